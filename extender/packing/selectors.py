@@ -1,0 +1,189 @@
+"""Where a pod may run at all: node selector, node affinity, taints. Agrees with kube-scheduler term by term.
+
+Sources: component-helpers/scheduling/corev1/nodeaffinity (terms, operators), apimachinery pkg/labels
+(requirements), api core/v1 toleration.go. Not modelled: the comparison operators of tolerations (KEP-5471, alpha).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+NAME_FIELD: Final = "metadata.name"
+UNSCHEDULABLE_KEY: Final = "node.kubernetes.io/unschedulable"
+_INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
+
+
+class Operator(StrEnum):
+    """Operators of a node selector requirement."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GT = "Gt"
+    LT = "Lt"
+
+
+def parse_int64(text: str) -> int | None:
+    """Read an integer as Go's ``strconv.ParseInt(text, 10, 64)`` does; None where that fails."""
+    if not _INTEGER.fullmatch(text) or len(text) > 40:
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One ``key operator values`` line. ``operator`` is None when the API would refuse it: it matches nothing."""
+
+    key: str
+    operator: Operator | None
+    values: tuple[str, ...] = ()
+
+    @property
+    def valid(self) -> bool:
+        """Tell whether the API accepts the line (apimachinery labels.NewRequirement)."""
+        match self.operator:
+            case Operator.IN | Operator.NOT_IN:
+                return bool(self.values)
+            case Operator.EXISTS | Operator.DOES_NOT_EXIST:
+                return not self.values
+            case Operator.GT | Operator.LT:
+                return len(self.values) == 1 and parse_int64(self.values[0]) is not None
+            case _:
+                return False
+
+    def matches(self, value: str | None) -> bool:
+        """Tell whether a label value (None = absent) satisfies this valid requirement."""
+        match self.operator:
+            case Operator.IN:
+                return value is not None and value in self.values
+            case Operator.NOT_IN:
+                return value is None or value not in self.values
+            case Operator.EXISTS:
+                return value is not None
+            case Operator.DOES_NOT_EXIST:
+                return value is None
+            case _:
+                return self._compares(value)
+
+    def _compares(self, value: str | None) -> bool:
+        have = None if value is None else parse_int64(value)
+        want = parse_int64(self.values[0])
+        if have is None or want is None:
+            return False
+        return have > want if self.operator is Operator.GT else have < want
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A node selector term: all its lines must match. An empty term, or one with an invalid line, matches nothing."""
+
+    expressions: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+
+    @property
+    def satisfiable(self) -> bool:
+        """Tell whether the term can match at all."""
+        lines = self.expressions + self.fields
+        return bool(lines) and all(r.valid for r in lines) and all(r.key == NAME_FIELD for r in self.fields)
+
+    def matches(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Tell whether a node satisfies the term."""
+        return (
+            self.satisfiable
+            and all(r.matches(labels.get(r.key)) for r in self.expressions)
+            and all(r.matches(name) for r in self.fields)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredTerm:
+    """A preferred node affinity term; ``weight`` is 1..100."""
+
+    weight: int
+    term: Term
+
+
+class Effect(StrEnum):
+    """Taint effects. Only the first two keep a pod away."""
+
+    NO_SCHEDULE = "NoSchedule"
+    NO_EXECUTE = "NoExecute"
+    PREFER_NO_SCHEDULE = "PreferNoSchedule"
+
+
+HARD_EFFECTS: Final = frozenset({Effect.NO_SCHEDULE, Effect.NO_EXECUTE})
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A node taint. ``effect`` stays text: an unknown effect keeps nobody away."""
+
+    key: str
+    value: str = ""
+    effect: str = Effect.NO_SCHEDULE
+
+    def __str__(self) -> str:
+        return f"{{{self.key}: {self.value}}}"
+
+
+UNSCHEDULABLE_TAINT: Final = Taint(UNSCHEDULABLE_KEY)
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A pod toleration; empty ``key`` with Exists tolerates everything, empty ``effect`` means any effect."""
+
+    key: str = ""
+    exists: bool = False
+    value: str = ""
+    effect: str = ""
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Tell whether this toleration covers the taint (core/v1 toleration.go ToleratesTaint)."""
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.key and self.key != taint.key:
+            return False
+        return self.exists or (bool(self.key) and self.value == taint.value)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConstraints:
+    """Everything about a pod that decides *which* nodes, apart from amounts and GPU wishes.
+
+    Attributes:
+        selector: ``spec.nodeSelector`` as sorted (key, value) pairs.
+        affinity: required terms, any of which must match; None when there is no such requirement. An empty tuple
+            matches no node, as in kube-scheduler.
+        tolerations: as given.
+    """
+
+    selector: tuple[tuple[str, str], ...] = ()
+    affinity: tuple[Term, ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+
+    def selects(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Tell whether selector and required affinity accept a node."""
+        if any(labels.get(key) != value for key, value in self.selector):
+            return False
+        return self.affinity is None or any(term.matches(name, labels) for term in self.affinity)
+
+    def untolerated(self, taints: tuple[Taint, ...]) -> Taint | None:
+        """Return the first taint that keeps the pod away, None if there is none."""
+        for taint in taints:
+            if taint.effect in HARD_EFFECTS and not self.tolerates(taint):
+                return taint
+        return None
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Tell whether some toleration covers the taint."""
+        return any(t.tolerates(taint) for t in self.tolerations)
+
+
+NO_CONSTRAINTS: Final = NodeConstraints()
