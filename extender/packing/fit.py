@@ -67,7 +67,8 @@ class Verdicts:
     @property
     def fits(self) -> BoolVector:
         """Return the rows that fit."""
-        return self.codes == 0
+        mask: BoolVector = self.codes == 0
+        return mask
 
     @property
     def never(self) -> BoolVector:
@@ -76,7 +77,7 @@ class Verdicts:
 
     def reason(self, row: int) -> Reason:
         """Return the reason of one row."""
-        return self.reasons[self.codes[row]]
+        return self.reasons[int(self.codes[row])]
 
 
 class _Ledger:
