@@ -189,7 +189,11 @@ def primary(requests: Mapping[str, int], gpu_resources: Iterable[tuple[str, bool
     Returns:
         (resource, count, whole); ("", 0, False) when none is asked for.
     """
-    asked = [(not whole, not exclusive, -requests[name], name) for name, whole, exclusive in gpu_resources if requests.get(name, 0) > 0]
+    asked = [
+        (not whole, not exclusive, -requests[name], name)
+        for name, whole, exclusive in gpu_resources
+        if requests.get(name, 0) > 0
+    ]
     if not asked:
         return "", 0, False
     not_whole, _, negative, name = min(asked)

@@ -18,7 +18,7 @@ GPU_RESOURCES: tuple[str, ...] = (
 """fnmatch patterns of exclusive GPU resources. Never a bare prefix: `gpu.intel.com/monitoring` is no GPU."""
 
 SHARED_RESOURCES: tuple[str, ...] = ("*.shared",)
-"""fnmatch patterns of shared GPU resources; they win over `GPU_RESOURCES` (`nvidia.com/mig-1g.5gb.shared`)."""
+"""fnmatch patterns of shared GPUs; they win over `GPU_RESOURCES` (`nvidia.com/mig-1g.5gb.shared`)."""
 
 MODEL_LABELS: tuple[str, ...] = (
     "nvidia.com/gpu.product",
@@ -38,7 +38,7 @@ MODEL_LABELS: tuple[str, ...] = (
     "beta.amd.com/gpu.product-name",
     "gpu.intel.com/product",
 )
-"""Labels whose value names the GPU model. The measured one comes first: cloud labels name what was ordered."""
+"""Labels whose value names the GPU model; what was measured stands before what was ordered from a cloud."""
 
 VENDOR_ONLY_VALUES: frozenset[str] = frozenset(
     {"", "nvidia", "nvidia-gpu", "amd", "intel", "gpu", "true", "false", "none", "unknown", "undefined"}
@@ -56,7 +56,7 @@ MEMORY_LABELS: tuple[str, ...] = (
 """Labels with the memory of one GPU: a bare integer is MiB, `64G` is GiB and `512M` is MiB (AMD's way)."""
 
 COMPUTE_LABELS: tuple[str, ...] = ("nvidia.com/gpu.compute",)
-"""Keys of the compute capability: `<key>.major` and `<key>.minor`, or `<key>` itself with a value like 8.0."""
+"""Keys of the compute capability: `<key>.major` and `<key>.minor`, or `<key>` with a value like 8.0."""
 
 CUDA_LABELS: tuple[str, ...] = ("nvidia.com/cuda.runtime-version", "nvidia.com/cuda.runtime")
 """Keys of the newest CUDA version the driver runs, read like `COMPUTE_LABELS`; the second is GFD's old name.
@@ -71,4 +71,4 @@ SHARING_LABELS: tuple[str, ...] = (
     "cloud.google.com/gke-max-shared-clients-per-gpu",
     "cloud.google.com/gke-gpu-partition-size",
 )
-"""Labels that say a GPU is not handed out whole: an integer above 1, or a word other than `none` and empty."""
+"""Labels that say GPUs are not handed out whole: an integer above 1, or a word that is not `none`."""

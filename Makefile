@@ -1,0 +1,107 @@
+# Needs make, a POSIX shell and Python 3.11 or newer. Everything else goes into .venv, from the pinned and hashed
+# requirements. Stamp files in .venv remember what is installed, so nothing is fetched twice.
+
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check
+
+# The Python that .venv is made with: the first of these that is new enough, or `make PYTHON=/path/to/python3`.
+PYTHON ?=
+PYTHONS := $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python3.14 python)
+
+# Test processes, and more arguments for pytest: `make test ARGS="-k fit"`.
+JOBS ?= 2
+ARGS ?=
+
+RUNTIME := $(VENV)/.runtime-installed
+DEV := $(VENV)/.dev-installed
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help venv demo run test check format lock docs bench bench-quality clean
+
+
+help: ## list the targets
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+venv: $(DEV) ## create .venv with everything for development
+
+demo: $(RUNTIME) ## show the extender at work on an embedded cluster, then stop
+	@$(PY) -m extender demo
+
+run: $(RUNTIME) ## keep the service running on an embedded cluster (Ctrl-C ends it)
+	@$(PY) -m extender serve --demo
+
+test: $(DEV) ## run all tests
+	$(PY) -m pytest -n $(JOBS) $(ARGS)
+
+check: $(DEV) ## lint, formatting, types, import contracts, spelling, documentation
+	$(PY) -m ruff check
+	$(PY) -m ruff format --check
+	$(PY) -m mypy
+	$(VENV)/bin/lint-imports --no-logo
+	$(PY) -m codespell_lib
+	$(PY) -m pytest -q tests/test_docs.py
+
+format: $(DEV) ## format the code and apply the safe fixes of the linter
+	$(PY) -m ruff check --fix-only
+	$(PY) -m ruff format
+
+docs: $(DEV) ## write the generated pages of docs/ anew
+	$(PY) -m extender.docs
+
+bench: $(DEV) ## measure latency and throughput
+	$(PY) -m benchmarks.latency $(ARGS)
+
+bench-quality: $(DEV) ## measure packing quality against other policies and the proven bound
+	$(PY) -m benchmarks.quality $(ARGS)
+
+# Keeps the pins that still fit; `make lock ARGS=--upgrade` moves all of them to the newest.
+LOCK = $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" $(ARGS)
+
+lock: $(DEV) ## write requirements/*.txt anew from pyproject.toml and requirements/*.in
+	$(LOCK) pyproject.toml requirements/runtime.in --output-file requirements/runtime.txt
+	$(LOCK) pyproject.toml requirements/dev.in --output-file requirements/dev.txt
+
+clean: ## remove .venv, caches and build results
+	rm -rf $(VENV) dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+
+# ---------------------------------------------------------------- installation
+
+# Finish with the project itself: editable, nothing fetched, built by the pinned flit_core.
+define INSTALL_PROJECT
+$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+endef
+
+$(VENV)/.created:
+	@for python in $(PYTHONS); do \
+		"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && break; \
+		python=; \
+	done; \
+	if [ -z "$$python" ]; then \
+		echo "gpu-extender needs Python 3.11 or newer; tried: $(PYTHONS). Choose one: make PYTHON=/path/to/python3" >&2; \
+		exit 1; \
+	fi; \
+	echo "creating $(VENV) with $$("$$python" --version) ($$(command -v "$$python"))"; \
+	if ! "$$python" -m venv $(VENV); then \
+		rm -rf $(VENV); \
+		echo "$$python cannot create virtual environments; on Debian and Ubuntu install the package python3-venv" >&2; \
+		exit 1; \
+	fi
+	@touch $@
+
+$(RUNTIME): requirements/runtime.txt pyproject.toml | $(VENV)/.created
+	@echo "installing the pinned requirements, about a minute the first time"
+	@$(PIP_INSTALL) --require-hashes --requirement requirements/runtime.txt
+	@$(INSTALL_PROJECT)
+	@touch $@
+
+$(DEV): requirements/dev.txt pyproject.toml | $(VENV)/.created
+	@echo "installing the pinned requirements and the development tools, about a minute the first time"
+	@$(PIP_INSTALL) --require-hashes --requirement requirements/dev.txt
+	@$(INSTALL_PROJECT)
+	@touch $(RUNTIME) $@

@@ -1,0 +1,206 @@
+"""hole-aware, the default: the least cost, in GPUs, of giving a node to a pod.
+
+    cost = fragmentation + guard + large_node + cpu_ratio + ladder + preference + tie        (each term one function)
+
+The terms are those of packing-benchmarks 4c that need no solver; each says in GPUs what the cluster loses. The pods seen
+waiting and running are the forecast. A pod without GPUs goes where it takes nothing from GPUs. Units: GPUs, unless said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from extender.packing.contention import accepted_groups, contention
+from extender.packing.expected import FitShare
+from extender.packing.fit import term_mask
+from extender.packing.framework import Rows, Utilities
+from extender.packing.mix import PodClass
+from extender.packing.resources import CPU, MEMORY
+from extender.packing.snapshot import Snapshot
+from extender.packing.table import IntVector
+from extender.packing.types import PodInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What each term counts; the values of packing-benchmarks 4c where it has one."""
+
+    fragmentation: float = 1.0
+    guard: float = 3.0
+    large_node: float = 1.0
+    cpu_ratio: float = 0.1
+    ladder: float = 10.0
+    preference: float = 2.0
+    type_rank: float = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """One question: a pod that asks for whole GPUs, and the rows on which it fits, with what is free there."""
+
+    snapshot: Snapshot
+    pod: PodInfo
+    rows: Rows
+    gpus: IntVector
+    cpu_milli: IntVector
+    memory_bytes: IntVector
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, pod: PodInfo, rows: Rows) -> Candidates:
+        """Read the free amounts of the rows, the tentative ledger counted as held."""
+        gpus, cpu, memory = (_free(snapshot, name, rows) for name in (pod.gpu.resource, CPU, MEMORY))
+        return cls(snapshot, pod, rows, gpus, cpu, memory)
+
+    @property
+    def count(self) -> int:
+        """Return the GPUs asked for."""
+        return self.pod.gpu.count
+
+
+def _free(snapshot: Snapshot, resource: str, rows: Rows) -> IntVector:
+    at = snapshot.table.axis.index.get(resource)
+    return np.zeros(len(rows), dtype=np.int64) if at is None else np.maximum(snapshot.free_for_score[at, rows], 0)
+
+
+def fragmentation(question: Candidates) -> Utilities:
+    """Return by how much the GPUs that the mix cannot use grow on the node: F(g - n, C - c) - F(g, C)."""
+    share = FitShare.of(question.snapshot, question.pod.gpu.resource)
+    requests = question.pod.requests
+    before = share.expected_fragmentation(question.rows, question.gpus, question.cpu_milli, question.memory_bytes)
+    after = share.expected_fragmentation(
+        question.rows,
+        np.maximum(question.gpus - question.count, 0),
+        np.maximum(question.cpu_milli - requests.get(CPU, 0), 0),
+        np.maximum(question.memory_bytes - requests.get(MEMORY, 0), 0),
+    )
+    return after - before
+
+
+def guard(question: Candidates) -> Utilities:
+    """Return n times the demand of others per free GPU of the node's model; 0 for nodes that are not whole GPUs."""
+    resource = question.pod.gpu.resource
+    state = contention(question.snapshot, resource)
+    pressure = state.pressure(accepted_groups(question.snapshot.table, PodClass.of(question.pod)))
+    return question.count * np.append(pressure, 0.0)[state.groups.of_row[question.rows]]
+
+
+def large_node(question: Candidates) -> Utilities:
+    """Return n on the largest nodes for a pod of at most a quarter of one: small pods use large nodes last."""
+    resource = question.pod.gpu.resource
+    sizes = np.where(question.snapshot.table.whole(resource), question.snapshot.allocatable_of(resource), 0)
+    largest = int(sizes.max(initial=0))
+    if 4 * question.count > largest:
+        return np.zeros(len(question.rows))
+    return question.count * (sizes[question.rows] == largest).astype(np.float64)
+
+
+def cpu_ratio(question: Candidates) -> Utilities:
+    """Return n |C/g - c/n| / r: how badly the node's CPU per free GPU suits the pod, r the largest ratio asked for."""
+    largest = question.snapshot.remember("cpu ratio", question.pod.gpu.resource, lambda: _largest_ratio(question))
+    own = question.pod.requests.get(CPU, 0) / question.count
+    there = np.minimum(question.cpu_milli / np.maximum(question.gpus, 1), largest)
+    return question.count * np.abs(there - own) / max(largest, 1.0)
+
+
+def _largest_ratio(question: Candidates) -> float:
+    classes = question.snapshot.mix.counts
+    return max(
+        (c.cpu_milli / c.gpu.count for c in classes if c.gpu.resource == question.pod.gpu.resource and c.gpu.count),
+        default=1.0,
+    )
+
+
+def ladder(question: Candidates) -> Utilities:
+    """Return n times the penalty of the node's model on the pod's own type ladder."""
+    if not question.pod.gpu.types:
+        return np.zeros(len(question.rows))
+    column = question.snapshot.table.models(question.pod.gpu.resource)
+    penalties = np.array([*(question.pod.gpu.penalty(m) for m in column.models), 0.0])
+    return question.count * np.minimum(penalties, 1e6)[column.codes[question.rows]]
+
+
+def preference(question: Candidates) -> Utilities:
+    """Return n times the share of the pod's preferred node affinity (by weight) that the node misses.
+
+    At a weight that decides, in-tree NodeAffinity scoring is overruled, so the preference has to be honoured here.
+    """
+    missed = np.zeros(len(question.rows))
+    total = sum(preferred.weight for preferred in question.pod.preferred)
+    for preferred in question.pod.preferred:
+        missed += preferred.weight * ~term_mask(question.snapshot.table, preferred.term)[question.rows]
+    return question.count * missed / max(1, total)
+
+
+def tie(question: Candidates) -> Utilities:
+    """Return a trifle per GPU and core left over: the tighter fit wins between equals."""
+    left = question.gpus - question.count
+    cores = question.cpu_milli / 1000.0
+    return 1e-3 * left + 1e-6 * np.minimum(cores, 1e3)
+
+
+TERMS: tuple[tuple[str, Callable[[Candidates], Utilities]], ...] = (
+    ("fragmentation", fragmentation),
+    ("guard", guard),
+    ("large_node", large_node),
+    ("cpu_ratio", cpu_ratio),
+    ("ladder", ladder),
+    ("preference", preference),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HoleAware:
+    """The policy. ``type_rank`` lists models from cheapest to dearest, for operators whose GPUs differ in price."""
+
+    name: str = "hole-aware"
+    weights: Weights = field(default_factory=Weights)
+    type_rank: tuple[str, ...] = ()
+
+    def score(self, snapshot: Snapshot, pod: PodInfo, rows: Rows) -> Utilities:
+        """Return minus the cost, in GPUs; for a pod without GPUs a rank without unit (see ``away_from_gpus``)."""
+        if not pod.gpu.count:
+            return away_from_gpus(snapshot, pod, rows)
+        if not pod.gpu.whole:
+            return -_free(snapshot, pod.gpu.resource, rows).astype(np.float64)
+        question = Candidates.of(snapshot, pod, rows)
+        return -(self.cost(question) + tie(question))
+
+    def cost(self, question: Candidates) -> Utilities:
+        """Return the weighted sum of the terms."""
+        total = self.weights.type_rank * self._dearness(question)
+        for name, term in TERMS:
+            if (weight := getattr(self.weights, name)) != 0:
+                total = total + weight * term(question)
+        return total
+
+    def _dearness(self, question: Candidates) -> Utilities:
+        """Return n times the place of the node's model in ``type_rank`` (0 when it is not in it)."""
+        place = {label: at for at, label in enumerate(self.type_rank)}
+        column = question.snapshot.table.models(question.pod.gpu.resource)
+        places = np.array([*(float(place.get(m.label or "", 0)) for m in column.models), 0.0])
+        return question.count * places[column.codes[question.rows]]
+
+
+def away_from_gpus(snapshot: Snapshot, pod: PodInfo, rows: Rows) -> Utilities:
+    """Rank nodes for a pod without GPUs: no GPUs at all, then none free, then most CPU per free GPU.
+
+    Within the first two the tightest CPU fit wins. Returns 2..3, 1..2 and 0..1 for the three.
+    """
+    cpu = _free(snapshot, CPU, rows).astype(np.float64)
+    free, has = _whole_gpus(snapshot, rows)
+    tight = 1.0 - cpu / max(1.0, float(cpu.max(initial=1.0)))
+    per_gpu = cpu / np.maximum(free, 1)
+    roomy = per_gpu / max(1.0, float(per_gpu.max(initial=1.0)))
+    return np.where(~has, 2.0 + tight, np.where(free == 0, 1.0 + tight, 0.999 * roomy))
+
+
+def _whole_gpus(snapshot: Snapshot, rows: Rows) -> tuple[IntVector, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+    """Return (free whole GPUs, whether the node has GPUs of any kind) for the rows."""
+    free, has = np.zeros(len(rows), dtype=np.int64), np.zeros(len(rows), dtype=np.bool_)
+    for resource in snapshot.table.gpu_resources:
+        has |= snapshot.allocatable_of(resource)[rows] > 0
+        free += _free(snapshot, resource, rows)
+    return free, has

@@ -1,0 +1,242 @@
+"""A small, faithful kube-scheduler: one pod per cycle, in-tree filters and scores, our extender beside them.
+
+Queue order is priority, then age (PrioritySort). A cycle filters, lets the extender filter, scores, adds the extender's
+scores times ``weight * 10``, and chooses at random among the best, as ``selectHost`` does; the random numbers come from
+a seed. Not simulated: preemption, affinity between pods, spread, volumes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+import numpy as np
+
+from extender import intree
+from extender.packing.fit import Verdicts, filter_nodes
+from extender.packing.framework import Policy, Rows, Scores, run_score
+from extender.packing.mix import PodClass
+from extender.packing.snapshot import Snapshot
+from extender.packing.types import Phase, PodInfo
+
+# 100 / MaxExtenderPriority: what kube-scheduler >= 1.17 multiplies an extender's score by, besides its weight.
+EXTENDER_SCALE: Final = 10
+SHIPPED_WEIGHT: Final = 130
+_MIN_FEASIBLE: Final = 100
+_MIN_PERCENT: Final = 5
+
+
+class Extender(Protocol):
+    """What the simulated scheduler asks beside its own plugins. ``rows`` are rows of the snapshot given."""
+
+    def filter(self, snapshot: Snapshot, pod: PodInfo, rows: Rows) -> Rows:
+        """Return those of ``rows`` that may run the pod."""
+        ...
+
+    def prioritize(self, snapshot: Snapshot, pod: PodInfo, rows: Rows) -> Scores:
+        """Return an integer 0..10 per row."""
+        ...
+
+    def bind(self, pod: PodInfo, node_name: str) -> None:
+        """Learn the scheduler's choice."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyExtender:
+    """Our Score in-process: the in-tree filters have already decided what fits."""
+
+    policy: Policy
+
+    def filter(self, snapshot: Snapshot, pod: PodInfo, rows: Rows) -> Rows:
+        """Keep every row."""
+        return rows
+
+    def prioritize(self, snapshot: Snapshot, pod: PodInfo, rows: Rows) -> Scores:
+        """Score by the policy."""
+        return run_score(self.policy, snapshot, pod, rows)
+
+    def bind(self, pod: PodInfo, node_name: str) -> None:
+        """Nothing to learn: the snapshot says it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerConfig:
+    """How the simulated scheduler is set up.
+
+    Attributes:
+        profile: in-tree score weights and strategy.
+        weight: the extender's weight.
+        percentage: ``percentageOfNodesToScore``; 0 is kube-scheduler's adaptive default.
+        seed: of the random choice among equals.
+    """
+
+    profile: intree.Profile = intree.STOCK
+    weight: int = SHIPPED_WEIGHT
+    percentage: int = 100
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a pod went: ``node`` is None when it found none, and ``reason`` says why."""
+
+    pod: PodInfo
+    node: str | None
+    reason: str = ""
+
+
+def nodes_to_find(nodes: int, percentage: int) -> int:
+    """Return how many feasible nodes a cycle looks for (schedule_one.go ``numFeasibleNodesToFind``)."""
+    if nodes < _MIN_FEASIBLE or percentage >= 100:  # noqa: PLR2004 - percent
+        return nodes
+    percent = percentage or max(_MIN_PERCENT, 50 - nodes // 125)
+    return max(_MIN_FEASIBLE, nodes * percent // 100)
+
+
+@dataclass
+class KubeScheduler:
+    """The scheduler's state: a Snapshot it assumes pods into, and the random numbers of its ties."""
+
+    snapshot: Snapshot
+    extender: Extender | None = None
+    config: SchedulerConfig = field(default_factory=SchedulerConfig)
+
+    def __post_init__(self) -> None:
+        self._random = np.random.default_rng(self.config.seed)
+        self._used = intree.nonzero_used(self.snapshot)
+        self._start = 0
+
+    def schedule(self, pod: PodInfo) -> Placement:
+        """Run one scheduling cycle and assume the pod where it goes."""
+        verdicts = filter_nodes(self.snapshot, pod)
+        rows = self._sample(np.flatnonzero(verdicts.fits))
+        if len(rows) and self.extender is not None:
+            rows = self.extender.filter(self.snapshot, pod, rows)
+        if not len(rows):
+            return Placement(pod, None, unschedulable_text(verdicts))
+        return self._assume(pod, self._choose(pod, rows))
+
+    def remove(self, pod: PodInfo) -> None:
+        """Take a bound pod away, as when it has finished."""
+        row = self.snapshot.table.index.get(pod.node_name)
+        if row is not None and any(p.uid == pod.uid for p in self.snapshot.pods[row]):
+            self._used[:, row] -= intree.nonzero_request(pod)
+        self.snapshot = self.snapshot.without_pod(pod)
+
+    def _sample(self, rows: Rows) -> Rows:
+        """Return the window of feasible rows that sampling leaves, starting where the last cycle stopped."""
+        limit = nodes_to_find(len(self.snapshot), self.config.percentage)
+        if len(rows) <= limit:
+            return rows
+        window = np.roll(rows, -int(np.searchsorted(rows, self._start)))[:limit]
+        self._start = (int(window[-1]) + 1) % len(self.snapshot)
+        return window
+
+    def _choose(self, pod: PodInfo, rows: Rows) -> int:
+        if len(rows) == 1:
+            return int(rows[0])
+        total = intree.score(self.snapshot, self._used, pod, rows, self.config.profile)
+        if self.extender is not None:
+            total = total + self.extender.prioritize(self.snapshot, pod, rows) * (self.config.weight * EXTENDER_SCALE)
+        best = rows[total == total.max()]
+        return int(best[self._random.integers(len(best))])
+
+    def _assume(self, pod: PodInfo, row: int) -> Placement:
+        name = self.snapshot.table.names[row]
+        bound = replace(pod, node_name=name, phase=Phase.RUNNING, nominated_node="")
+        self._used[:, row] += intree.nonzero_request(pod)
+        self.snapshot = self.snapshot.without_pod(pod).with_pod(bound)
+        if self.extender is not None:
+            self.extender.bind(pod, name)
+        return Placement(bound, name)
+
+
+def unschedulable_text(verdicts: Verdicts) -> str:
+    """Return kube-scheduler's sentence: ``0/3 nodes are available: 2 Insufficient nvidia.com/gpu, ...``."""
+    counts = Counter(verdicts.reasons[int(code)].text for code in verdicts.codes if code)
+    grouped = ", ".join(f"{count} {text}" for text, count in sorted(counts.items()))
+    return f"0/{len(verdicts.codes)} nodes are available: {grouped}." if counts else "no node is known"
+
+
+def queue_order(pod: PodInfo) -> tuple[int, float, str]:
+    """Return the key of PrioritySort: higher priority first, then older, then by uid."""
+    return (-pod.priority, pod.created, pod.uid)
+
+
+def schedule_all(
+    scheduler: KubeScheduler, pods: Iterable[PodInfo], seen: Callable[[Placement], None] = lambda _: None
+) -> list[Placement]:
+    """Schedule pods one after the other in the order given, each tried once."""
+    placements = []
+    for pod in pods:
+        placements.append(scheduler.schedule(pod))
+        seen(placements[-1])
+    return placements
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A pod with a life: it arrives, waits, runs for ``duration_seconds``, and leaves."""
+
+    arrival_seconds: float
+    duration_seconds: float
+    pod: PodInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """How long a job waited; ``seconds`` counts up to the end of the simulation for one that never started."""
+
+    pod: PodInfo
+    seconds: float
+    started: bool
+
+
+@dataclass
+class Churn:
+    """Jobs that come and go over simulated time; the waiting ones are retried in queue order whenever a pod leaves."""
+
+    scheduler: KubeScheduler
+    _waiting: dict[str, Job] = field(default_factory=dict)
+    _ends: list[tuple[float, str, PodInfo]] = field(default_factory=list)
+    waits: dict[str, Wait] = field(default_factory=dict)
+
+    def run(self, jobs: Iterable[Job]) -> Mapping[str, Wait]:
+        """Run all jobs from the first arrival to the last; return the wait of each by pod uid."""
+        now = 0.0
+        for job in jobs:
+            self._finish_until(job.arrival_seconds)
+            now = job.arrival_seconds
+            self._waiting[job.pod.uid] = job
+            self.scheduler.snapshot = self.scheduler.snapshot.with_pod(job.pod)
+            self._try(job, now)
+        for job in self._waiting.values():
+            self.waits[job.pod.uid] = Wait(job.pod, now - job.arrival_seconds, started=False)
+        return self.waits
+
+    def _finish_until(self, now: float) -> None:
+        while self._ends and self._ends[0][0] <= now:
+            end, _, pod = heapq.heappop(self._ends)
+            self.scheduler.remove(pod)
+            self._retry(end)
+
+    def _retry(self, now: float) -> None:
+        """Try the waiting pods in order; one of a class that has just failed fails too, so it is not asked again."""
+        failed: set[PodClass] = set()
+        for job in sorted(self._waiting.values(), key=lambda job: queue_order(job.pod)):
+            key = PodClass.of(job.pod)
+            if key not in failed and not self._try(job, now):
+                failed.add(key)
+
+    def _try(self, job: Job, now: float) -> bool:
+        placement = self.scheduler.schedule(job.pod)
+        if placement.node is None:
+            return False
+        del self._waiting[job.pod.uid]
+        self.waits[job.pod.uid] = Wait(placement.pod, now - job.arrival_seconds, started=True)
+        heapq.heappush(self._ends, (now + job.duration_seconds, job.pod.uid, placement.pod))
+        return True
