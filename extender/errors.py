@@ -1,0 +1,52 @@
+"""The exceptions of this program, and what each one means to whoever sees it.
+
+    ExtenderError                 anything this program says about trouble that is not its own bug
+    +-- InputError                the caller's fault: a bad file, item or field    exit code 2, HTTP 400
+    |   +-- ConfigError           the configuration; carries every fault at once
+    |   +-- DumpError             a dump, an arrivals file, a recorded decision
+    |   `-- RequestError          a body sent by kube-scheduler or another client
+    `-- ClusterError              the cluster's trouble: API server lost, not synced yet
+                                  exit code 3, HTTP 200 with `Error` on filter and bind
+
+"Does not fit" is no exception but data (`extender.packing.types.Status`). A bug of ours stays a plain Python
+exception: one traceback, HTTP 500, exit code 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+
+class ExtenderError(Exception):
+    """Base of everything below; `str()` of it is one clear line for people."""
+
+    exit_code: ClassVar[int] = 3
+    """Exit code of the command line (0 to 3, see the command line contract)."""
+
+
+class InputError(ExtenderError):
+    """What the caller gave cannot be used; the text names file, item and field."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class ConfigError(InputError):
+    """The configuration cannot be used; `faults` has one `path: what is wrong` for each fault."""
+
+    def __init__(self, faults: Sequence[str], *, source: str = "configuration") -> None:
+        self.faults: tuple[str, ...] = tuple(faults)
+        self.source = source
+        super().__init__(f"{source}: " + "; ".join(self.faults))
+
+
+class DumpError(InputError):
+    """A dump, arrivals or record file cannot be read as what it should be."""
+
+
+class RequestError(InputError):
+    """An HTTP body cannot be read as the verb's argument."""
+
+
+class ClusterError(ExtenderError):
+    """The cluster cannot be asked, or is not known yet."""
