@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from extender.packing.fit import static_verdicts
 from extender.packing.mix import PodClass
+from extender.packing.resources import CPU, MEMORY
 from extender.packing.snapshot import Snapshot
 from extender.packing.table import BoolVector, Codes, NodeTable, frozen
 
@@ -40,7 +41,7 @@ class ModelGroups:
     def totals(self, amounts: npt.NDArray[np.int64]) -> Floats:
         """Sum an amount per row over the rows of each group."""
         member = self.of_row >= 0
-        return np.bincount(self.of_row[member], weights=amounts[member], minlength=len(self.labels))
+        return np.bincount(self.of_row[member], weights=amounts[member], minlength=len(self.labels)).astype(np.float64)
 
 
 def model_groups(table: NodeTable, resource: str) -> ModelGroups:
@@ -57,16 +58,16 @@ def _groups(table: NodeTable, resource: str) -> ModelGroups:
     return ModelGroups(tuple(distinct), frozen(lookup[column.codes]))
 
 
-def accepted_groups(table: NodeTable, pod_class: PodClass) -> BoolVector:
-    """Return bool [group]: the models on which a class may run at all; remembered per table."""
-    key = (pod_class.constraints, pod_class.gpu)
-    return table.remember("accepted", key, lambda: _accepted(table, pod_class))
+def accepted_groups(table: NodeTable, pods: PodClass) -> BoolVector:
+    """Return bool [group]: the models of which at least one node, were it empty, could run a class."""
+    return table.remember("accepted", pods, lambda: _accepted(table, pods))
 
 
-def _accepted(table: NodeTable, pod_class: PodClass) -> BoolVector:
-    groups = model_groups(table, pod_class.gpu.resource)
-    large = table.allocatable[table.axis.index[pod_class.gpu.resource]] >= pod_class.gpu.count
-    fits = static_verdicts(table, pod_class.constraints, pod_class.gpu).fits & large & (groups.of_row >= 0)
+def _accepted(table: NodeTable, pods: PodClass) -> BoolVector:
+    groups = model_groups(table, pods.gpu.resource)
+    fits = static_verdicts(table, pods.constraints, pods.gpu).fits & (groups.of_row >= 0)
+    for resource, amount in ((pods.gpu.resource, pods.gpu.count), (CPU, pods.cpu_milli), (MEMORY, pods.memory_bytes)):
+        fits &= table.allocatable[table.axis.index[resource]] >= amount
     return frozen(np.bincount(groups.of_row[fits], minlength=len(groups.labels)) > 0)
 
 

@@ -161,8 +161,10 @@ def term_mask(table: NodeTable, term: Term) -> BoolVector:
     """Return the rows that satisfy a node selector term."""
     mask = np.full(len(table), fill_value=term.satisfiable, dtype=np.bool_)
     if term.satisfiable:
-        for requirement in (*term.expressions, *term.fields):
+        for requirement in term.expressions:
             mask &= table.select(requirement)
+        for requirement in term.fields:
+            mask &= table.name_column.select(requirement.matches)
     return mask
 
 

@@ -35,7 +35,6 @@ class QuantityError(ValueError):
     """A text that is no Kubernetes quantity; the message quotes it."""
 
 
-@lru_cache(maxsize=4096)
 def _parse(text: str) -> Fraction:
     match = _QUANTITY.fullmatch(text) if len(text) <= _DIGITS_CAP else None
     if match is None:
@@ -64,7 +63,12 @@ def parse_quantity(value: object, *, scale: int = 1) -> int:
         return 0
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise QuantityError(f"{value!r:.40} is not a quantity")
-    amount = _parse(value if isinstance(value, str) else repr(value)) * scale
+    return _scaled(value if isinstance(value, str) else repr(value), scale)
+
+
+@lru_cache(maxsize=4096)
+def _scaled(text: str, scale: int) -> int:
+    amount = _parse(text) * scale
     return max(-MAX_AMOUNT, min(MAX_AMOUNT, -(-amount.numerator // amount.denominator)))
 
 

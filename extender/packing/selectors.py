@@ -15,6 +15,11 @@ from typing import Final
 NAME_FIELD: Final = "metadata.name"
 UNSCHEDULABLE_KEY: Final = "node.kubernetes.io/unschedulable"
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
+_NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_LABEL_VALUE = re.compile(f"(?:{_NAME})?", re.ASCII)
+_DNS = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_LABEL_KEY = re.compile(rf"(?:(?=.{{1,253}}/){_DNS}(?:\.{_DNS})*/)?{_NAME}", re.ASCII)
+_MAX_KEY = 253 + 1 + 63
 
 
 class Operator(StrEnum):
@@ -28,12 +33,24 @@ class Operator(StrEnum):
     LT = "Lt"
 
 
+_FIELD_OPERATORS: Final = frozenset({Operator.IN, Operator.NOT_IN})
+
+
 def parse_int64(text: str) -> int | None:
     """Read an integer as Go's ``strconv.ParseInt(text, 10, 64)`` does; None where that fails."""
     if not _INTEGER.fullmatch(text) or len(text) > 40:
         return None
     number = int(text)
     return number if -(2**63) <= number < 2**63 else None
+
+
+def valid_label_value(text: str) -> bool:
+    """Tell whether a node can carry the text as a label value (apimachinery validation.IsValidLabelValue)."""
+    return _LABEL_VALUE.fullmatch(text) is not None
+
+
+def _valid_label_key(text: str) -> bool:
+    return len(text) <= _MAX_KEY and _LABEL_KEY.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +63,19 @@ class Requirement:
 
     @property
     def valid(self) -> bool:
-        """Tell whether the API accepts the line (apimachinery labels.NewRequirement)."""
+        """Tell whether kube-scheduler can read the line as one about labels (apimachinery labels.NewRequirement).
+
+        Values are checked for every operator: ``NotIn ["Tesla K80"]`` matches nothing, as the blank is not allowed.
+        """
+        return self._countable and _valid_label_key(self.key) and all(map(valid_label_value, self.values))
+
+    @property
+    def valid_field(self) -> bool:
+        """Tell whether it can read the line as one about the node's name (nodeSelectorRequirementsAsFieldSelector)."""
+        return self.key == NAME_FIELD and self.operator in _FIELD_OPERATORS and len(self.values) == 1
+
+    @property
+    def _countable(self) -> bool:
         match self.operator:
             case Operator.IN | Operator.NOT_IN:
                 return bool(self.values)
@@ -89,8 +118,8 @@ class Term:
     @property
     def satisfiable(self) -> bool:
         """Tell whether the term can match at all."""
-        lines = self.expressions + self.fields
-        return bool(lines) and all(r.valid for r in lines) and all(r.key == NAME_FIELD for r in self.fields)
+        some = bool(self.expressions or self.fields)
+        return some and all(r.valid for r in self.expressions) and all(r.valid_field for r in self.fields)
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
         """Tell whether a node satisfies the term."""

@@ -8,9 +8,10 @@ apply watch events one by one or rebuild from scratch.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from extender.packing.table import IntMatrix, IntVector, NodeTable, frozen
 from extender.packing.types import NodeInfo, PodInfo
 
 PodTuple = tuple[PodInfo, ...]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +48,8 @@ class Snapshot:
     mix: DemandMix = field(default_factory=DemandMix)
     booked: IntMatrix | None = None
     generation: int = 0
+    # Not an argument of the constructor, so that ``replace`` gives the new value a fresh one.
+    _memo: dict[tuple[str, object], object] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, nodes: Iterable[NodeInfo], pods: Iterable[PodInfo] = ()) -> Snapshot:
@@ -65,6 +69,16 @@ class Snapshot:
 
     def __len__(self) -> int:
         return len(self.table)
+
+    def remember(self, kind: str, key: object, make: Callable[[], T]) -> T:
+        """Return ``make()``, computed once per (kind, key): what follows from this Snapshot alone.
+
+        A quiet cluster keeps one Snapshot for long: keys must be few (resources, settings), never pods.
+        """
+        found = self._memo.get((kind, key))
+        if found is None:
+            found = self._memo[kind, key] = make()
+        return found  # type: ignore[return-value]
 
     # -- what is free ------------------------------------------------------------------------------------------
 

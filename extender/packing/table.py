@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from extender.packing.gpu import GpuModel
 from extender.packing.resources import ResourceAxis
-from extender.packing.selectors import NAME_FIELD, Requirement, Taint
+from extender.packing.selectors import Requirement, Taint
 from extender.packing.types import NodeInfo
 
 IntVector = npt.NDArray[np.int64]
@@ -109,9 +109,8 @@ class NodeTable:
         return Column(frozen(np.arange(len(self), dtype=np.int32)), self.names)
 
     def select(self, requirement: Requirement) -> BoolVector:
-        """Return the rows that satisfy one valid requirement."""
-        column = self.name_column if requirement.key == NAME_FIELD else self.label(requirement.key)
-        return column.select(requirement.matches)
+        """Return the rows whose labels satisfy one valid requirement."""
+        return self.label(requirement.key).select(requirement.matches)
 
     @cached_property
     def taint_sets(self) -> tuple[Codes, tuple[tuple[Taint, ...], ...]]:

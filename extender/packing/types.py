@@ -86,6 +86,7 @@ class PodInfo:
         node_name: node it is bound to, "" while it waits.
         nominated_node: node that preemption has promised to it, "" if none.
         gated: it has scheduling gates and is not in the queue.
+        unmodelled: what else kube-scheduler looks at for this pod and we do not, in words; "fits" is then a maybe.
     """
 
     uid: str
@@ -107,6 +108,7 @@ class PodInfo:
     group: GroupRef | None = None
     served_by_dra: bool = False
     failure_reason: str = ""
+    unmodelled: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:

@@ -29,7 +29,7 @@ class Weights:
     """What each term counts; the values of packing-benchmarks 4c where it has one."""
 
     fragmentation: float = 1.0
-    guard: float = 3.0
+    guard: float = 6.0
     large_node: float = 1.0
     cpu_ratio: float = 0.1
     ladder: float = 10.0
@@ -84,7 +84,8 @@ def guard(question: Candidates) -> Utilities:
     resource = question.pod.gpu.resource
     state = contention(question.snapshot, resource)
     pressure = state.pressure(accepted_groups(question.snapshot.table, PodClass.of(question.pod)))
-    return question.count * np.append(pressure, 0.0)[state.groups.of_row[question.rows]]
+    cost: Utilities = question.count * np.append(pressure, 0.0)[state.groups.of_row[question.rows]]
+    return cost
 
 
 def large_node(question: Candidates) -> Utilities:
@@ -119,7 +120,8 @@ def ladder(question: Candidates) -> Utilities:
         return np.zeros(len(question.rows))
     column = question.snapshot.table.models(question.pod.gpu.resource)
     penalties = np.array([*(question.pod.gpu.penalty(m) for m in column.models), 0.0])
-    return question.count * np.minimum(penalties, 1e6)[column.codes[question.rows]]
+    cost: Utilities = question.count * np.minimum(penalties, 1e6)[column.codes[question.rows]]
+    return cost
 
 
 def preference(question: Candidates) -> Utilities:

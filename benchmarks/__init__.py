@@ -1,0 +1,1 @@
+"""Benchmarks: every performance and quality claim of the project comes from here."""

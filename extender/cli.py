@@ -1,0 +1,270 @@
+"""The command line. Each subcommand reads its input, calls one part of the program, and prints what it returns.
+
+Exit codes: 0 ok / every pod asked about fits; 1 no; 2 bad input (one clear line); 3 internal trouble.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import click
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+import extender
+from extender import demo as demonstration
+from extender import reports, schedulerconfig, simulate, synthetic, tables
+from extender.config import Config, load_config
+from extender.dump import ClusterDump, read_dumps, read_pods
+from extender.errors import DumpError, ExtenderError, InputError
+from extender.kube.gpurules import GpuRules
+from extender.packing.policies import REGISTRY
+from extender.packing.snapshot import Snapshot
+from extender.packing.types import PodInfo
+from extender.scoring import make_policy
+from extender.simulation_report import simulation_report
+
+STDIN: Final = "-"
+
+_config_option = click.option(
+    "--config", "config_file", type=click.Path(path_type=Path), help="The program's YAML configuration."
+)
+_output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="Form of the output.",
+)
+_cluster_option = click.option(
+    "--cluster", "clusters", multiple=True, required=True, metavar="FILE",
+    help="What `kubectl get nodes,pods -A -o json` (or yaml) prints; may be repeated; - is standard input.",
+)  # fmt: skip
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(extender.__version__, prog_name="gpu-extender")
+def cli() -> None:
+    """Pack pods onto exclusive GPUs: a scheduler extender for Kubernetes, and the same answers from a dump."""
+
+
+def read_source(name: str) -> tuple[str, bytes]:
+    """Read a file, or standard input for ``-``.
+
+    Raises:
+        DumpError: when it cannot be read.
+    """
+    if name == STDIN:
+        return "standard input", sys.stdin.buffer.read()
+    try:
+        return name, Path(name).read_bytes()
+    except OSError as error:
+        raise DumpError(f"{name}: {error.strerror or error}") from error
+
+
+def load(config_file: Path | None, **overrides: object) -> Config:
+    """Load the configuration from file, environment and flags."""
+    chosen = os.environ.get("GPU_EXTENDER_CONFIG")
+    path = config_file or (Path(chosen) if chosen else None)
+    return load_config(path, env=os.environ, overrides=overrides, known_policies=REGISTRY)
+
+
+def read_cluster(clusters: Sequence[str], config: Config) -> ClusterDump:
+    """Read and merge the dumps."""
+    return read_dumps([read_source(name) for name in clusters], GpuRules.of(config.gpus))
+
+
+def _print_json(value: object) -> None:
+    click.echo(json.dumps(value, indent=1, ensure_ascii=False))
+
+
+def _warn(warnings: Iterable[str]) -> None:
+    for line in warnings:
+        click.secho(f"warning: {line}", fg="yellow", err=True)
+
+
+def _finish(
+    report: Mapping[str, Any], output: str, rendered: Callable[[], RenderableType], *, ok: bool = True
+) -> NoReturn:
+    """Print a report and end with 0 or 1."""
+    if output == "json":
+        _print_json(report)
+    else:
+        Console().print(rendered())
+    raise SystemExit(0 if ok else 1)
+
+
+@cli.command()
+@click.option(
+    "--cluster", "clusters", multiple=True, metavar="FILE", help="Serve an embedded cluster read from a dump."
+)
+@click.option("--demo", is_flag=True, help="Serve the synthetic cluster of `gpu-extender demo`, with bind on.")
+@click.option("--listen", metavar="HOST:PORT", help="Address of the verbs (configuration: server.listen).")
+@_config_option
+def serve(clusters: tuple[str, ...], demo: bool, listen: str | None, config_file: Path | None) -> None:  # noqa: FBT001 - a flag
+    """Answer kube-scheduler over HTTP."""
+    from extender.app import serve as run_service  # noqa: PLC0415 - Flask and gunicorn cost the other commands a third of a second
+
+    overrides = {"server.listen": listen, "verbs.bind": True if demo else None}
+    config = load(config_file, **overrides)
+    if demo:
+        dump = demonstration.cluster_dump(GpuRules.of(config.gpus))
+    elif clusters:
+        dump = read_cluster(clusters, config)
+    else:
+        raise InputError("serve needs --cluster FILE or --demo: following a live cluster is not available yet")
+    _warn(dump.warnings)
+    run_service(config, dump)
+
+
+@cli.command()
+@_cluster_option
+@_config_option
+@_output_option
+def gpus(clusters: tuple[str, ...], config_file: Path | None, output: str) -> None:
+    """Show every node's GPUs: how many, whose, and what is free."""
+    dump = read_cluster(clusters, load(config_file))
+    report = reports.gpus_report(Snapshot.of(dump.nodes, dump.pods), dump.warnings)
+    _finish(report, output, lambda: tables.render_gpus(report))
+
+
+@cli.command()
+@_cluster_option
+@click.option("--pod", "pod_name", metavar="NS/NAME", help="One pod of the dump, waiting or running.")
+@click.option("--pod-file", metavar="FILE", help="Pods from a file instead of the dump's queue.")
+@_config_option
+@_output_option
+def fit(
+    clusters: tuple[str, ...], pod_name: str | None, pod_file: str | None, config_file: Path | None, output: str
+) -> None:
+    """Tell for each waiting GPU pod which nodes could run it now, later or never, and what would help."""
+    config = load(config_file)
+    dump = read_cluster(clusters, config)
+    pods = _asked_pods(dump, pod_name, pod_file, GpuRules.of(config.gpus))
+    report = reports.fit_report(Snapshot.of(dump.nodes, dump.pods), pods, dump.warnings)
+    _finish(report, output, lambda: tables.render_fit(report), ok=all(row["fits"] for row in report["pods"] if not row["gated"]))
+
+
+def _asked_pods(dump: ClusterDump, name: str | None, file: str | None, rules: GpuRules) -> list[PodInfo]:
+    pods: Sequence[PodInfo] = dump.pods if file is None else read_pods([read_source(file)], rules).pods
+    if name is not None:
+        found = [pod for pod in pods if name in (pod.key, pod.name)]
+        if not found:
+            raise InputError(f"--pod {name}: there is no such pod in the input (finished pods are left out)")
+        return found
+    if file is not None:
+        return list(pods)
+    return sorted((pod for pod in pods if pod.waiting and pod.gpu.count), key=simulate.queue_order)
+
+
+@cli.command("simulate")
+@_cluster_option
+@click.option("--arrivals", metavar="FILE", help="Pods that arrive one after the other, in the file's order.")
+@click.option("--queue", is_flag=True, help="Let the dump's own pending pods arrive (first).")
+@click.option("--policy", help="Policy to score with, or `kube-scheduler` for none (configuration: scoring.policy).")
+@click.option("--weight", default=simulate.SHIPPED_WEIGHT, show_default=True, help="Weight of the extender.")
+@click.option("--percentage", default=100, show_default=True, help="percentageOfNodesToScore; 0 is adaptive.")
+@click.option("--seed", default=0, show_default=True, help="Of kube-scheduler's random choice among equal scores.")
+@_config_option
+@_output_option
+def simulate_command(  # noqa: PLR0913, PLR0917 - one argument per option
+    clusters: tuple[str, ...],
+    arrivals: str | None,
+    queue: bool,  # noqa: FBT001 - a flag
+    policy: str | None,
+    weight: int,
+    percentage: int,
+    seed: int,
+    config_file: Path | None,
+    output: str,
+) -> None:
+    """Place arriving pods as kube-scheduler would with this extender beside it."""
+    stock = policy == "kube-scheduler"
+    config = load(config_file, **{"scoring.policy": None if stock else policy})
+    dump = read_cluster(clusters, config)
+    pods, warnings = _arriving(dump, arrivals, GpuRules.of(config.gpus), queue=queue)
+    chosen = None if stock else simulate.PolicyExtender(make_policy(config))
+    setup = simulate.SchedulerConfig(weight=weight, percentage=percentage, seed=seed)
+    scheduler = simulate.KubeScheduler(_start(dump, queue=queue), chosen, setup)
+    report = simulation_report(scheduler, pods, [*dump.warnings, *warnings])
+    _finish(report, output, lambda: tables.render_simulation(report), ok=report["summary"]["refused"] == 0)
+
+
+def _arriving(
+    dump: ClusterDump, arrivals: str | None, rules: GpuRules, *, queue: bool
+) -> tuple[list[PodInfo], tuple[str, ...]]:
+    if arrivals is None and not queue:
+        raise InputError("simulate needs --arrivals FILE, or --queue to take the dump's pending pods")
+    waiting = sorted((p for p in dump.pods if p.waiting and not p.gated), key=simulate.queue_order) if queue else []
+    if arrivals is None:
+        return waiting, ()
+    given = read_pods([read_source(arrivals)], rules)
+    return [*waiting, *given.pods], given.warnings
+
+
+def _start(dump: ClusterDump, *, queue: bool) -> Snapshot:
+    """Return the cluster before the first arrival: pending pods hold nominations only when they take part."""
+    return Snapshot.of(dump.nodes, (pod for pod in dump.pods if queue or pod.holds))
+
+
+@cli.group()
+def config() -> None:
+    """Check configurations."""
+
+
+@config.command("check")
+@click.argument("file")
+@_output_option
+def config_check(file: str, output: str) -> None:
+    """Judge FILE: our configuration, a scheduler Policy or a KubeSchedulerConfiguration."""
+    source, content = read_source(file)
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{source}: is not UTF-8 text ({error.reason} at byte {error.start})") from error
+    verdict = schedulerconfig.judge(text, source=source, known_policies=REGISTRY)
+    report = {"kind": verdict.kind, "faults": list(verdict.faults), "consequences": list(verdict.consequences)}
+    _finish(report, output, lambda: Text(schedulerconfig.render_verdict(verdict)), ok=not verdict.faults)
+
+
+@cli.command()
+@click.option("--pods", default=demonstration.PODS, show_default=True, help="Pods that arrive.")
+@click.option("--seed", default=demonstration.SEED, show_default=True, help="Of cluster, arrivals and ties.")
+def demo(pods: int, seed: int) -> None:
+    """Run the main job on a synthetic cluster: the real service over HTTP, beside kube-scheduler alone."""
+    demonstration.run(pods, seed)
+
+
+@cli.command("synthetic")
+@click.option("--pods", default=0, show_default=True, help="Pods to generate instead of the cluster.")
+@click.option("--seed", default=demonstration.SEED, show_default=True, help="Of the generator.")
+def synthetic_command(pods: int, seed: int) -> None:
+    """Print the demo's cluster (or its arrivals) as `kubectl get -o json` would."""
+    items = demonstration.arrival_manifests(pods, seed) if pods else demonstration.cluster_manifests(seed)
+    _print_json(synthetic.as_list(items))
+
+
+def main() -> None:
+    """Run the command line; trouble becomes one line on standard error and an exit code."""
+    try:
+        cli(standalone_mode=False)
+    except click.exceptions.Abort:
+        raise SystemExit(130) from None
+    except click.ClickException as error:
+        error.show()
+        raise SystemExit(error.exit_code) from None
+    except click.exceptions.Exit as end:
+        raise SystemExit(end.exit_code) from None
+    except ExtenderError as error:
+        click.secho(f"error: {error}", fg="red", err=True)
+        raise SystemExit(error.exit_code) from None
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough; Python would complain again when it closes the stream.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(0) from None
