@@ -1,0 +1,154 @@
+"""Says in a sentence what a Filter answer means for a pod, and what would help. Pure.
+
+The verdict starts with one word: `gated`, `fits`, `busy` or `never`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from extender.packing.fit import Cause, Reason, Verdicts, static_verdicts
+from extender.packing.resources import CPU, EPHEMERAL, MEMORY, PODS
+from extender.packing.snapshot import Snapshot
+from extender.packing.table import BoolVector, IntVector
+from extender.packing.types import PodInfo
+from extender.selectorhints import SelectorHints
+
+_LISTED: Final = 3
+_MIB: Final = 2**20
+_CURES: Final = {
+    Cause.UNSCHEDULABLE: "uncordon one",
+    Cause.TAINT: "add the toleration, or remove the taint",
+    Cause.AFFINITY: "change its node selector or affinity, or label the nodes",
+    Cause.GPU_MODEL: "widen its GPU annotations",
+}
+
+
+def verdict(pod: PodInfo, verdicts: Verdicts) -> str:
+    """Return the answer in one sentence."""
+    total, fits, never = len(verdicts.codes), int(verdicts.fits.sum()), int(verdicts.never.sum())
+    if pod.gated:
+        return f"gated: waits outside the queue; {fits} of {total} nodes could take it"
+    if fits:
+        return f"fits: {fits} of {total} nodes can take it now"
+    if busy := total - never:
+        return f"busy: {busy} of {total} nodes could take it if pods left"
+    return f"never: none of {total} nodes can take it, whatever leaves"
+
+
+def remedy(view: Snapshot, pod: PodInfo, verdicts: Verdicts, hints: SelectorHints) -> str | None:
+    """Return what would help the pod to start; None when it can.
+
+    Args:
+        view: the cluster without the pod.
+        pod: the pod.
+        verdicts: what Filter says of it.
+        hints: of the same nodes.
+    """
+    if pod.gated:
+        return "remove its scheduling gates; until then kube-scheduler does not look at it"
+    if verdicts.fits.any():
+        return None
+    busy = ~verdicts.never
+    return _for_busy(view, pod, verdicts, busy) if busy.any() else _for_never(view, pod, hints)
+
+
+# ---------------------------------------------------------------- busy
+
+
+def _for_busy(view: Snapshot, pod: PodInfo, verdicts: Verdicts, busy: BoolVector) -> str:
+    full = [row for row in np.flatnonzero(busy) if verdicts.reason(int(row)).cause is Cause.RESOURCES]
+    if not full:
+        return "wait until the nodes' GPU labels are there"
+    lacks = {view.table.names[row]: _lacking(view, pod, int(row)) for row in full}
+    name = min(lacks, key=lambda n: (lacks[n].get(pod.gpu.resource, 0), len(lacks[n]), sum(lacks[n].values()), n))
+    if not lacks[name]:
+        return f"wait: what is free on {name} is held for pods that were nominated to it"
+    missing = " and ".join(_amount(resource, amount) for resource, amount in lacks[name].items())
+    return f"wait for pods to leave, or move some: {name} comes closest, it lacks {missing}"
+
+
+def _lacking(view: Snapshot, pod: PodInfo, row: int) -> dict[str, int]:
+    free = {name: int(view.free[at, row]) for name, at in view.table.axis.index.items()}
+    return {name: amount - free.get(name, 0) for name, amount in _wanted(pod) if amount > free.get(name, 0)}
+
+
+def _wanted(pod: PodInfo) -> Iterator[tuple[str, int]]:
+    """Yield what the pod needs, GPUs first, its own place among the pods last."""
+    first = pod.gpu.resource
+    yield from sorted(pod.requests.items(), key=lambda item: (item[0] != first, item[0]))
+    yield PODS, 1
+
+
+def _amount(resource: str, amount: int) -> str:
+    if resource == CPU:
+        return f"{amount}m cpu"
+    if resource in {MEMORY, EPHEMERAL}:
+        return f"{-(-amount // _MIB)}Mi {resource}"
+    return f"{amount} {resource}"
+
+
+# ---------------------------------------------------------------- never
+
+
+def _for_never(view: Snapshot, pod: PodInfo, hints: SelectorHints) -> str:
+    """Say what is too large for the nodes the pod may use; if it may use none, what keeps it off those large enough."""
+    static = static_verdicts(view.table, pod.constraints, pod.gpu)
+    large = np.ones(len(view), dtype=np.bool_)
+    for resource, amount in _wanted(pod):
+        large &= view.table.allocatable[view.table.axis.index[resource]] >= amount if _named(view, resource) else False
+    words = _too_large(view, pod, static.fits)
+    if words is None and large.any():
+        words = _kept_off(static, large)
+    return "; ".join((words or _too_large_anywhere(view, pod), *(hints.of(pod) or hints.unmet(pod))))
+
+
+def _named(view: Snapshot, resource: str) -> bool:
+    return resource in view.table.axis.index
+
+
+def _too_large(view: Snapshot, pod: PodInfo, rows: BoolVector) -> str | None:
+    """Return words about the first resource of which no row has enough but some row has some; None without one."""
+    for resource, amount in _wanted(pod):
+        have = view.allocatable_of(resource)
+        most = int(have[rows].max(initial=0))
+        if 0 < most < amount:
+            largest = int(np.flatnonzero(rows & (have == most))[0])
+            cure = f"split it into pods of at most {most}" if resource == pod.gpu.resource else "ask for less"
+            return (
+                f"the largest node it may use has {_amount(resource, most)} ({view.table.names[largest]}), a request "
+                f"for {_amount(resource, amount)} can never fit: {cure}{_withdrawn(view, resource, amount, rows, have)}"
+            )
+    return None
+
+
+def _withdrawn(view: Snapshot, resource: str, amount: int, rows: BoolVector, have: IntVector) -> str:
+    """Return words about a node that was built large enough, "" if there is none."""
+    for row in np.flatnonzero(rows):
+        node = view.table.nodes[row]
+        if node.capacity.get(resource, 0) >= amount:
+            gone = node.capacity[resource] - int(have[row])
+            return f", or repair {node.name}, where {gone} of {node.capacity[resource]} are withdrawn"
+    return ""
+
+
+def _too_large_anywhere(view: Snapshot, pod: PodInfo) -> str:
+    everywhere = np.ones(len(view), dtype=np.bool_)
+    if (words := _too_large(view, pod, everywhere)) is not None:
+        return words
+    missing = [resource for resource, _ in _wanted(pod) if not view.allocatable_of(resource).any()]
+    if missing:
+        return f"no node has any {missing[0]} to allocate"
+    return "no single node has all it asks for"
+
+
+def _kept_off(static: Verdicts, large: BoolVector) -> str:
+    codes = Counter(int(code) for code in static.codes[large])
+    reasons: list[tuple[Reason, int]] = [(static.reasons[code], count) for code, count in codes.most_common(_LISTED)]
+    listed = ", ".join(f"{count} x {reason.text}" for reason, count in reasons)
+    cures = " or ".join(dict.fromkeys(_CURES[reason.cause] for reason, _ in reasons if reason.cause in _CURES))
+    return f"of the {sum(codes.values())} nodes that are large enough: {listed}: {cures}"

@@ -1,0 +1,165 @@
+"""Reads what `kubectl get nodes,pods -A -o json|yaml` prints, and whatever people make of it by hand.
+
+A dump is one or more sources, merged in order: where two name the same object the later one counts. Finished pods are
+dropped as they are read; only how many of them were refused at admission is kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from extender.dump.documents import Item, read_items
+from extender.dump.findings import findings, is_admission_failure
+from extender.kube.convert import node_info, pod_info, pod_key
+from extender.kube.gpurules import GpuRules
+from extender.kube.raw import RawNode, RawPod, RawPodStatus
+from extender.packing.types import NodeInfo, Phase, PodInfo
+
+__all__ = ["ClusterDump", "PodDump", "read_dumps", "read_pods"]
+
+Source = tuple[str, bytes]
+"""The name to call a text in messages, and the text."""
+
+_NODE: Final = "Node"
+_POD: Final = "Pod"
+_FINISHED: Final = frozenset({str(Phase.SUCCEEDED), str(Phase.FAILED)})
+_LISTED: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDump:
+    """Nodes and unfinished pods in the order of the sources, and what is odd about them, one line each."""
+
+    nodes: tuple[NodeInfo, ...]
+    pods: tuple[PodInfo, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PodDump:
+    """Pods in the order of the sources, as if each were new, and what is odd about them."""
+
+    pods: tuple[PodInfo, ...]
+    warnings: tuple[str, ...]
+
+
+def read_dumps(sources: Iterable[Source], rules: GpuRules) -> ClusterDump:
+    """Read a cluster.
+
+    Raises:
+        DumpError: one line that names source, item and field.
+    """
+    merge = _Merge(rules)
+    for source, data in sources:
+        for item in read_items(source, data):
+            if item.kind == _NODE:
+                merge.node(item)
+            elif item.kind == _POD:
+                merge.pod(item)
+            else:
+                merge.others[source, item.kind] += 1
+    return ClusterDump(
+        tuple(merge.nodes.values()),
+        tuple(merge.pods.values()),
+        (*merge.all_warnings(), *findings(merge.nodes, merge.pods.values(), merge.refused)),
+    )
+
+
+def read_pods(sources: Iterable[Source], rules: GpuRules) -> PodDump:
+    """Read pods that are to arrive: bound, running and finished ones too, so that a dump can be replayed.
+
+    Raises:
+        DumpError: one line that names source, item and field.
+    """
+    merge = _Merge(rules)
+    for source, data in sources:
+        for item in read_items(source, data):
+            if item.kind == _POD:
+                merge.live(_raw_pod(item))
+            else:
+                merge.others[source, item.kind] += 1
+    return PodDump(tuple(map(_as_new, merge.pods.values())), tuple(merge.all_warnings()))
+
+
+def _as_new(pod: PodInfo) -> PodInfo:
+    return replace(
+        pod,
+        phase=Phase.PENDING,
+        node_name="",
+        nominated_node="",
+        terminating=False,
+        served_by_dra=False,
+        failure_reason="",
+    )
+
+
+def _raw_pod(item: Item) -> RawPod:
+    raw = item.decode(RawPod)
+    if not pod_key(raw)[1]:
+        raise item.fault("metadata.name: missing")
+    return raw
+
+
+@dataclass(slots=True)
+class _Merge:
+    """Collects items while the sources are read; of two with one name the later one stays."""
+
+    rules: GpuRules
+    nodes: dict[str, NodeInfo] = field(default_factory=dict)
+    pods: dict[str, PodInfo] = field(default_factory=dict)
+    finished: set[str] = field(default_factory=set)
+    refused: Counter[tuple[str, str]] = field(default_factory=Counter)
+    others: Counter[tuple[str, str]] = field(default_factory=Counter)
+    warnings: list[str] = field(default_factory=list)
+    twice: list[str] = field(default_factory=list)
+    owners: dict[str, str] = field(default_factory=dict)
+
+    def node(self, item: Item) -> None:
+        raw = item.decode(RawNode)
+        info = node_info(raw, self.rules, self.warnings.append)
+        if not info.name:
+            raise item.fault("metadata.name: missing")
+        if self.nodes.pop(info.name, None) is not None:
+            self.twice.append(f"node {info.name}")
+        self.nodes[info.name] = info
+
+    def pod(self, item: Item) -> None:
+        raw = _raw_pod(item)
+        status = raw.status or RawPodStatus()
+        if status.phase not in _FINISHED:
+            self.live(raw)
+            return
+        key = "/".join(pod_key(raw))
+        self._replaces(key)
+        self.finished.add(key)
+        if raw.spec and is_admission_failure(status.reason or ""):
+            self.refused[raw.spec.node_name or "", status.reason or ""] += 1
+
+    def live(self, raw: RawPod) -> None:
+        info = pod_info(raw, self.rules, self.warnings.append)
+        self._replaces(info.key)
+        if self.owners.setdefault(info.uid, info.key) != info.key:
+            self.warnings.append(f"pod {info.key}: has the uid of {self.owners[info.uid]}; told apart by name")
+            info = replace(info, uid=info.key)
+        self.pods[info.key] = info
+
+    def _replaces(self, key: str) -> None:
+        if self.pods.pop(key, None) is not None or key in self.finished:
+            self.finished.discard(key)
+            self.twice.append(f"pod {key}")
+
+    def all_warnings(self) -> list[str]:
+        """Return the warnings of the objects, then of the merge."""
+        lines = [f"{name}: given more than once; the last one counts" for name in self.twice[:_LISTED]]
+        if (more := len(self.twice) - _LISTED) > 0:
+            lines[-1] += f" (and {more} more like this)"
+        return [*self.warnings, *lines, *self._ignored()]
+
+    def _ignored(self) -> Iterator[str]:
+        for source in dict.fromkeys(source for source, _ in self.others):
+            kinds = {kind: count for (of, kind), count in sorted(self.others.items()) if of == source}
+            listed = ", ".join(f"{kind} {count}" for kind, count in kinds.items())
+            yield f"{source}: ignored {sum(kinds.values())} items of other kinds: {listed}"

@@ -1,0 +1,229 @@
+"""The text of a dump as a flat run of items: JSON or YAML, lists, single objects, several documents, streams.
+
+JSON stays undecoded until an item's kind is known, so a big dump is never a tree of dictionaries. Items are numbered
+from 1 over all documents of a source.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import msgspec
+import yaml
+
+from extender.dump.yamlvalues import load_values
+from extender.errors import DumpError
+
+T = TypeVar("T")
+
+# An object with a quoted key, an empty one, or an array; `{kind: Pod}` is YAML.
+_JSON_START = re.compile(rb'\s*(?:\[|\{\s*["}])')
+_BLANKS = re.compile(r"(?:\s|---(?=\s))*")  # JSON objects with YAML's separator between them, too
+_UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_PATH = re.compile(r"(?P<message>.*) - at `\$(?P<path>.*)`", re.DOTALL)
+_STEP = re.compile(r"\.(\w+)|\[(\d+)\]|(\[\.\.\.\])")
+
+
+class _Meta(msgspec.Struct, frozen=True, gc=False):
+    name: str | None = None
+    namespace: str | None = None
+
+
+class _Head(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    kind: str | None = None
+    api_version: str | None = None
+    metadata: _Meta | None = None
+
+
+class _JsonList(msgspec.Struct, frozen=True, gc=False):
+    kind: str | None = None
+    items: list[msgspec.Raw] | None = None
+
+
+class _ValueList(msgspec.Struct, frozen=True):
+    kind: str | None = None
+    items: list[Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One API object of a source, not yet decoded.
+
+    Attributes:
+        kind: the object's own kind, else what the list around it promises, else "".
+        name: what to call it in messages.
+        value: JSON text (`msgspec.Raw`), or what YAML made of it.
+    """
+
+    source: str
+    number: int
+    kind: str
+    name: str
+    value: object
+
+    def decode(self, type_: type[T]) -> T:
+        """Decode the item.
+
+        Raises:
+            DumpError: one line with source, item number, name and field.
+        """
+        try:
+            return _decode(self.value, type_)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise self.fault(_in_words(error, self.value)) from error
+
+    def fault(self, text: str) -> DumpError:
+        """Return an error about this item; `text` starts with the field."""
+        return DumpError(
+            f"{self.source}: item {self.number} ({self.kind or 'no kind'} {self.name or 'without a name'}): {text}"
+        )
+
+
+def read_items(source: str, data: bytes) -> Iterator[Item]:
+    """Yield the items of a source in order.
+
+    Raises:
+        DumpError: one line; for a text that cannot be read, and for what is no Kubernetes object.
+    """
+    number = 0
+    for document in _documents(source, data):
+        hint, values = _members(source, document)
+        for value in values:
+            number += 1
+            yield _item(source, number, value, hint)
+
+
+def _item(source: str, number: int, value: object, hint: str) -> Item:
+    try:
+        head = _decode(value, _Head)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Item(source, number, hint, "", value).fault(_in_words(error, value)) from error
+    kind, meta = head.kind or hint, head.metadata or _Meta()
+    if head.api_version not in {None, "", "v1"}:
+        kind = f"{kind} of {head.api_version}"  # other groups have Nodes and Pods, too
+    name = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name or ""
+    item = Item(source, number, kind, name, value)
+    if not kind:
+        raise item.fault("kind: missing")
+    return item
+
+
+def _decode(value: object, type_: type[T]) -> T:
+    return msgspec.json.decode(value, type=type_) if isinstance(value, msgspec.Raw) else msgspec.convert(value, type_)
+
+
+# ---------------------------------------------------------------- documents
+
+
+def _members(source: str, document: object) -> tuple[str, list[Any]]:
+    """Return what kind the document promises for its members, and the members; an object is its own only member."""
+    if isinstance(document, list):
+        return "", document
+    try:
+        if isinstance(document, msgspec.Raw):
+            if memoryview(document)[0] == ord("["):
+                return "", _decode(document, list[msgspec.Raw])
+            listing: _JsonList | _ValueList = _decode(document, _JsonList)
+        else:
+            listing = _decode(document, _ValueList)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise DumpError(f"{source}: not a Kubernetes object or list: {_in_words(error, document)}") from error
+    kind = listing.kind or ""
+    if listing.items is None and not kind.endswith("List"):
+        return "", [document]
+    return kind.removesuffix("List"), listing.items or []
+
+
+def _documents(source: str, data: bytes) -> list[Any]:
+    text = _utf8(source, data)
+    documents = _json(source, text) if _JSON_START.match(text) else _yaml(source, text)
+    if not documents:
+        raise DumpError(f"{source}: is empty")
+    return documents
+
+
+def _utf8(source: str, data: bytes) -> bytes:
+    """Return UTF-8 without a byte order mark; PowerShell's `>` writes UTF-16."""
+    try:
+        if data.startswith(_UTF16):
+            return data.decode("utf-16").encode()
+        data.decode()
+    except UnicodeDecodeError as error:
+        raise DumpError(f"{source}: byte {error.start + 1}: not {error.encoding} text") from error
+    return data.removeprefix(codecs.BOM_UTF8)
+
+
+def _json(source: str, text: bytes) -> list[Any]:
+    try:
+        return [msgspec.json.decode(text, type=msgspec.Raw)]
+    except (msgspec.DecodeError, RecursionError):
+        return list(_json_stream(source, text.decode()))
+
+
+def _json_stream(source: str, text: str) -> Iterator[Any]:
+    """Yield the values of a text with several, or tell where it stops being JSON."""
+    decoder = json.JSONDecoder()
+    at = _after_blanks(text, 0)
+    while at < len(text):
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except json.JSONDecodeError as error:
+            raise DumpError(
+                f"{source}: not readable as JSON: line {error.lineno}, column {error.colno}: {error.msg}"
+            ) from error
+        except RecursionError as error:
+            raise DumpError(f"{source}: not readable as JSON: nested too deep") from error
+        yield value
+        at = _after_blanks(text, at)
+
+
+def _after_blanks(text: str, at: int) -> int:
+    blanks = _BLANKS.match(text, at)
+    return blanks.end() if blanks else at
+
+
+def _yaml(source: str, text: bytes) -> list[Any]:
+    try:
+        return [value for value in load_values(text) if value is not None]
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise DumpError(f"{source}: not readable as YAML: {_yaml_fault(error)}") from error
+
+
+def _yaml_fault(error: Exception) -> str:
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return " ".join(str(error).split())
+    return f"line {mark.line + 1}, column {mark.column + 1}: {getattr(error, 'problem', '')}"
+
+
+# ---------------------------------------------------------------- faults
+
+
+def _in_words(error: Exception, value: object) -> str:
+    """Return `field: what is wrong` of a decoding error."""
+    if isinstance(error, RecursionError):
+        return "nested too deep"
+    match = _PATH.fullmatch(str(error))
+    if match is None:
+        return str(error).replace("`", "")
+    path = match["path"].removeprefix(".")
+    if path.endswith("[...]") and (key := _bad_key(value, match["path"])) is not None:
+        path = f"{path.removesuffix('[...]')}[{key}]"
+    return f"{path}: {match['message'].replace('`', '').replace(' | null', '')}"
+
+
+def _bad_key(value: object, path: str) -> str | None:
+    """Return the key whose value is no text in the mapping that msgspec calls `path[...]`."""
+    found: Any = msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
+    for name, index, _ in _STEP.findall(path):
+        if isinstance(found, dict) and name:
+            found = found.get(name)
+        elif isinstance(found, list) and index:
+            found = found[int(index)]
+    entries = found.items() if isinstance(found, dict) else ()
+    return next((str(key) for key, text in entries if not isinstance(text, str | None)), None)

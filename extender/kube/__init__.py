@@ -1,0 +1,1 @@
+"""Everything that knows the Kubernetes API: its objects, and (later) its server."""

@@ -1,0 +1,246 @@
+"""The few fields of API objects that we read, as msgspec Structs: for dumps, HTTP bodies and the watch alike.
+
+Field names are the API's in snake case. Whatever the API server may leave out, or write as null, is optional here, so
+decoding fails only for what no API server sends: a wrong type. Amounts stay as they were written (text, number or
+rubbish) because one bad quantity must not cost the object.
+
+`gc=False` is safe: decoded objects are trees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+Amounts = dict[str, Any] | None
+"""Quantities by resource name, unread."""
+
+Texts = dict[str, str | None] | None
+"""Labels or annotations; JSON null as a value is the empty text, as in the API server's decoder."""
+
+
+class _Raw(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """Base: camelCase keys, unknown keys skipped."""
+
+
+class Opaque(_Raw, frozen=True, gc=False):
+    """An object of which only the presence matters."""
+
+
+class RawMeta(_Raw, frozen=True, gc=False):
+    """`metadata` of any object."""
+
+    name: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    labels: Texts = None
+    annotations: Texts = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+
+
+class RawResources(_Raw, frozen=True, gc=False):
+    """`resources` of a container or a pod."""
+
+    requests: Amounts = None
+    limits: Amounts = None
+
+
+# ---------------------------------------------------------------- where a pod may run
+
+
+class RawRequirement(_Raw, frozen=True, gc=False):
+    """A node selector requirement."""
+
+    key: str | None = None
+    operator: str | None = None
+    values: list[str] | None = None
+
+
+class RawTerm(_Raw, frozen=True, gc=False):
+    """A node selector term."""
+
+    match_expressions: list[RawRequirement] | None = None
+    match_fields: list[RawRequirement] | None = None
+
+
+class RawPreferredTerm(_Raw, frozen=True, gc=False):
+    """A preferred scheduling term."""
+
+    weight: int | None = None
+    preference: RawTerm | None = None
+
+
+class RawNodeSelector(_Raw, frozen=True, gc=False):
+    """The required part of a node affinity."""
+
+    node_selector_terms: list[RawTerm] | None = None
+
+
+class RawNodeAffinity(_Raw, frozen=True, gc=False):
+    """A node affinity."""
+
+    required: RawNodeSelector | None = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+    preferred: list[RawPreferredTerm] | None = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+
+
+class RawPodAffinity(_Raw, frozen=True, gc=False):
+    """An affinity or anti-affinity between pods; we only note that there is one."""
+
+    required: list[Opaque] | None = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+
+
+class RawAffinity(_Raw, frozen=True, gc=False):
+    """`spec.affinity`, and the annotation it was before Kubernetes 1.6."""
+
+    node_affinity: RawNodeAffinity | None = None
+    pod_affinity: RawPodAffinity | None = None
+    pod_anti_affinity: RawPodAffinity | None = None
+
+
+class RawToleration(_Raw, frozen=True, gc=False):
+    """A toleration; `tolerationSeconds` says nothing about where a pod may start."""
+
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+# ---------------------------------------------------------------- pods
+
+
+class RawPort(_Raw, frozen=True, gc=False):
+    """A container port."""
+
+    host_port: int | None = None
+
+
+class RawContainer(_Raw, frozen=True, gc=False):
+    """A container or init container; `restartPolicy: Always` makes an init container a sidecar."""
+
+    resources: RawResources | None = None
+    restart_policy: str | None = None
+    ports: list[RawPort] | None = None
+
+
+class RawVolume(_Raw, frozen=True, gc=False):
+    """A volume, as far as it can tie a pod to nodes."""
+
+    persistent_volume_claim: Opaque | None = None
+    ephemeral: Opaque | None = None
+
+
+class RawSpreadConstraint(_Raw, frozen=True, gc=False):
+    """A topology spread constraint."""
+
+    when_unsatisfiable: str | None = None
+
+
+class RawSchedulingGroup(_Raw, frozen=True, gc=False):
+    """`spec.schedulingGroup`, Kubernetes' own gangs (KEP-4671)."""
+
+    pod_group_name: str | None = None
+
+
+class RawPodSpec(_Raw, frozen=True, gc=False):
+    """`spec` of a pod."""
+
+    node_name: str | None = None
+    scheduler_name: str | None = None
+    containers: list[RawContainer] | None = None
+    init_containers: list[RawContainer] | None = None
+    overhead: Amounts = None
+    resources: RawResources | None = None
+    node_selector: Texts = None
+    affinity: RawAffinity | None = None
+    tolerations: list[RawToleration] | None = None
+    priority: int | None = None
+    preemption_policy: str | None = None
+    scheduling_gates: list[Opaque] | None = None
+    scheduling_group: RawSchedulingGroup | None = None
+    topology_spread_constraints: list[RawSpreadConstraint] | None = None
+    volumes: list[RawVolume] | None = None
+    resource_claims: list[Opaque] | None = None
+
+
+class RawPodStatus(_Raw, frozen=True, gc=False):
+    """`status` of a pod."""
+
+    phase: str | None = None
+    reason: str | None = None
+    nominated_node_name: str | None = None
+    extended_resource_claim_status: Opaque | None = None
+
+
+class RawPod(_Raw, frozen=True, gc=False):
+    """A pod."""
+
+    metadata: RawMeta | None = None
+    spec: RawPodSpec | None = None
+    status: RawPodStatus | None = None
+
+
+# ---------------------------------------------------------------- nodes
+
+
+class RawTaint(_Raw, frozen=True, gc=False):
+    """A taint."""
+
+    key: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class RawCondition(_Raw, frozen=True, gc=False):
+    """A node condition."""
+
+    type: str | None = None
+    status: str | None = None
+
+
+class RawNodeSpec(_Raw, frozen=True, gc=False):
+    """`spec` of a node."""
+
+    taints: list[RawTaint] | None = None
+    unschedulable: bool | None = None
+
+
+class RawNodeStatus(_Raw, frozen=True, gc=False):
+    """`status` of a node."""
+
+    capacity: Amounts = None
+    allocatable: Amounts = None
+    conditions: list[RawCondition] | None = None
+
+
+class RawNode(_Raw, frozen=True, gc=False):
+    """A node."""
+
+    metadata: RawMeta | None = None
+    spec: RawNodeSpec | None = None
+    status: RawNodeStatus | None = None
+
+
+def raw_node(manifest: Mapping[str, Any]) -> RawNode:
+    """Return a manifest that is already in memory as a RawNode.
+
+    Raises:
+        msgspec.ValidationError: for a field of the wrong type.
+    """
+    return msgspec.convert(manifest, RawNode)
+
+
+def raw_pod(manifest: Mapping[str, Any]) -> RawPod:
+    """Return a manifest that is already in memory as a RawPod.
+
+    Raises:
+        msgspec.ValidationError: for a field of the wrong type.
+    """
+    return msgspec.convert(manifest, RawPod)

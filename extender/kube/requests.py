@@ -1,0 +1,108 @@
+"""Quantities of API objects as integers, and the effective request of a pod (KEP-753, KEP-2837).
+
+    request = max( sum(containers) + sum(sidecars),
+                   each init container + the sidecars started before it )      per resource
+              then cpu, memory and hugepages replaced by `spec.resources`, if given there
+              then + overhead
+
+The same rule as component-helpers/resource `PodRequests`; kube-scheduler charges it for the pod's whole life. Not
+looked at: `status.containerStatuses[].resources` of a pod that is being resized in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from extender.kube.raw import RawContainer, RawPodSpec, RawResources
+from extender.packing.resources import CPU, MEMORY, PODS, QuantityError, capped_sum, parse_quantity, scale_of
+
+Say = Callable[[str], None]
+"""Takes one line about the object at hand, without its name."""
+
+_HUGEPAGES: Final = "hugepages-"
+_ALWAYS: Final = "Always"
+
+
+def amounts(raw: Mapping[str, Any] | None, field: str, say: Say) -> dict[str, int]:
+    """Read quantities by resource name in the units of `extender.packing.resources`.
+
+    What cannot be read, and what is below zero, is said with its field and counted as 0.
+    """
+    return {name: _amount(name, value, field, say) for name, value in raw.items()} if raw else {}
+
+
+def _amount(name: str, value: object, field: str, say: Say) -> int:
+    try:
+        amount = parse_quantity(value, scale=scale_of(name))
+    except QuantityError as error:
+        say(f"{field}[{name}]: {error}; counted as 0")
+        return 0
+    if amount < 0:
+        say(f"{field}[{name}]: {value!r:.40} is negative; counted as 0")
+        return 0
+    return amount
+
+
+def effective_requests(spec: RawPodSpec, say: Say) -> dict[str, int]:
+    """Return what the pod as a whole asks for, zeros left out; `pods` is not in it."""
+    total: dict[str, int] = {}
+    for at, container in enumerate(spec.containers or ()):
+        _add(total, _asked(container, f"spec.containers[{at}]", say))
+    if spec.init_containers:
+        _raise(total, _init_peak(spec.init_containers, total, say))
+    if spec.resources is not None:
+        total |= _pod_level(spec.resources, total, say)
+    _add(total, amounts(spec.overhead, "spec.overhead", say))
+    return {name: amount for name, amount in total.items() if amount and name != PODS}
+
+
+def _asked(container: RawContainer, field: str, say: Say) -> dict[str, int]:
+    """Return a container's requests; what it only limits it requests as well (SetDefaults_Pod)."""
+    raw = container.resources
+    if raw is None:
+        return {}
+    asked = amounts(raw.requests, f"{field}.resources.requests", say)
+    if raw.limits:
+        rest = {name: value for name, value in raw.limits.items() if name not in asked}
+        asked |= amounts(rest, f"{field}.resources.limits", say)
+    return asked
+
+
+def _init_peak(containers: list[RawContainer], total: dict[str, int], say: Say) -> dict[str, int]:
+    """Add the sidecars to `total` and return the most that is held while the init containers run."""
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for at, container in enumerate(containers):
+        asked = _asked(container, f"spec.initContainers[{at}]", say)
+        if container.restart_policy == _ALWAYS:
+            _add(total, asked)
+            _add(sidecars, asked)
+            _raise(peak, sidecars)
+        else:
+            _add(asked, sidecars)
+            _raise(peak, asked)
+    return peak
+
+
+def _pod_level(raw: RawResources, total: Mapping[str, int], say: Say) -> dict[str, int]:
+    """Return what `spec.resources` sets for the whole pod: cpu, memory and hugepages, nothing else (KEP-2837).
+
+    A limit without a request counts where the containers name none (defaults.go defaultPodRequests).
+    """
+    level = amounts(raw.requests, "spec.resources.requests", say)
+    for name, amount in amounts(raw.limits, "spec.resources.limits", say).items():
+        if name not in level and (name not in total or name.startswith(_HUGEPAGES)):
+            level[name] = amount
+    return {n: amount for n, amount in level.items() if n in (CPU, MEMORY) or n.startswith(_HUGEPAGES)}
+
+
+def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
+    for name, amount in more.items():
+        total[name] = capped_sum(total.get(name, 0), amount)
+
+
+def _raise(total: dict[str, int], other: Mapping[str, int]) -> None:
+    for name, amount in other.items():
+        if amount > total.get(name, 0):
+            total[name] = amount

@@ -1,0 +1,207 @@
+"""The JSON-able answers of the commands `gpus` and `fit`. Pure functions of a Snapshot; the keys are a stable contract.
+
+Of one row:  capacity = used + free + withdrawn - overcommitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypedDict
+
+from extender.advice import remedy, verdict
+from extender.packing.fit import filter_nodes
+from extender.packing.resources import CPU, MEMORY
+from extender.packing.snapshot import Snapshot
+from extender.packing.types import PodInfo
+from extender.selectorhints import SelectorHints
+
+SIZES: Final = (1, 2, 4, 8)
+"""Pod sizes of the summary, in GPUs: what people ask for."""
+
+_UNITS: Final = {CPU: "cpu_milli", MEMORY: "memory_bytes"}
+
+
+class PodGpus(TypedDict):
+    """What one pod holds of a row's resource."""
+
+    pod: str
+    gpus: int
+
+
+class GpuRow(TypedDict):
+    """One GPU resource of one node, in units.
+
+    `schedulable`: the node takes new pods (neither cordoned nor unready). `withdrawn`: built in but not allocatable.
+    `overcommitted`: held above allocatable; `free` is then 0. `releasing`: what of `used` terminating pods hold.
+    """
+
+    node: str
+    resource: str
+    model: str | None
+    exclusive: bool
+    schedulable: bool
+    capacity: int
+    allocatable: int
+    used: int
+    free: int
+    withdrawn: int
+    overcommitted: int
+    releasing: int
+    pods: list[PodGpus]
+
+
+class ModelRow(TypedDict):
+    """All nodes that have one model under one resource.
+
+    `free` can be had now; what is free on nodes that take no pods is `unschedulable`. `startable`: how many pods of a
+    size could start now, by count alone. `largest_free`: most that is free on one node.
+    """
+
+    model: str | None
+    resource: str
+    exclusive: bool
+    nodes: int
+    capacity: int
+    allocatable: int
+    used: int
+    free: int
+    unschedulable: int
+    withdrawn: int
+    overcommitted: int
+    releasing: int
+    largest_free: int
+    startable: dict[str, int]
+
+
+class GpusReport(TypedDict):
+    """Answer of `gpus`."""
+
+    nodes: list[GpuRow]
+    summary: list[ModelRow]
+    warnings: list[str]
+
+
+class FitRow(TypedDict):
+    """One pod: every node is in exactly one of `fits`, `busy` (would fit if pods left) and `never`."""
+
+    pod: str
+    requests: dict[str, int]
+    gated: bool
+    fits: list[str]
+    busy: dict[str, str]
+    never: dict[str, str]
+    verdict: str
+    remedy: str | None
+
+
+class FitReport(TypedDict):
+    """Answer of `fit`."""
+
+    pods: list[FitRow]
+    warnings: list[str]
+
+
+# ---------------------------------------------------------------- gpus
+
+
+def gpus_report(snapshot: Snapshot, warnings: Iterable[str] = ()) -> GpusReport:
+    """Return a row per GPU resource that a node advertises (zeros too), in order of node and resource."""
+    rows = list(_gpu_rows(snapshot))
+    return {"nodes": rows, "summary": _summary(rows), "warnings": list(warnings)}
+
+
+def _gpu_rows(snapshot: Snapshot) -> Iterator[GpuRow]:
+    for row, node in enumerate(snapshot.table.nodes):
+        for resource, model in sorted(node.gpus.items()):
+            holders = [pod for pod in snapshot.pods[row] if pod.requests.get(resource)]
+            capacity, allocatable = node.capacity.get(resource, 0), node.allocatable.get(resource, 0)
+            used = int(snapshot.used[snapshot.table.axis.index[resource], row])
+            yield {
+                "node": node.name,
+                "resource": resource,
+                "model": model.label,
+                "exclusive": model.exclusive,
+                "schedulable": bool(snapshot.table.open[row]),
+                "capacity": capacity,
+                "allocatable": allocatable,
+                "used": used,
+                "free": max(0, allocatable - used),
+                "withdrawn": max(0, capacity - allocatable),
+                "overcommitted": max(0, used - allocatable),
+                "releasing": sum(pod.requests[resource] for pod in holders if pod.terminating),
+                "pods": sorted(({"pod": p.key, "gpus": p.requests[resource]} for p in holders), key=lambda p: p["pod"]),
+            }
+
+
+def _summary(rows: Sequence[GpuRow]) -> list[ModelRow]:
+    """Return the rows by resource and model; what exists only as zeros is no model."""
+    groups: dict[tuple[str, str, bool], list[GpuRow]] = {}
+    for row in rows:
+        if row["capacity"] or row["allocatable"] or row["used"]:
+            groups.setdefault((row["resource"], row["model"] or "", row["exclusive"]), []).append(row)
+    return [_model_row(groups[key]) for key in sorted(groups)]
+
+
+def _model_row(rows: Sequence[GpuRow]) -> ModelRow:
+    free = [row["free"] for row in rows if row["schedulable"]]
+    return {
+        "model": rows[0]["model"],
+        "resource": rows[0]["resource"],
+        "exclusive": rows[0]["exclusive"],
+        "nodes": len(rows),
+        "capacity": sum(row["capacity"] for row in rows),
+        "allocatable": sum(row["allocatable"] for row in rows),
+        "used": sum(row["used"] for row in rows),
+        "free": sum(free),
+        "unschedulable": sum(row["free"] for row in rows if not row["schedulable"]),
+        "withdrawn": sum(row["withdrawn"] for row in rows),
+        "overcommitted": sum(row["overcommitted"] for row in rows),
+        "releasing": sum(row["releasing"] for row in rows),
+        "largest_free": max(free, default=0),
+        "startable": {str(size): sum(units // size for units in free) for size in SIZES},
+    }
+
+
+# ---------------------------------------------------------------- fit
+
+
+def fit_report(snapshot: Snapshot, pods: Iterable[PodInfo], warnings: Iterable[str] = ()) -> FitReport:
+    """Return a row per pod, in their order. A pod that runs is judged as if it were not there."""
+    asked = list(pods)
+    hints = SelectorHints(snapshot.table.nodes)
+    beyond = (
+        f'pod {pod.key}: kube-scheduler looks at its {", ".join(pod.unmodelled)}, too; "fits" leaves them out'
+        for pod in asked
+        if pod.unmodelled
+    )
+    return {"pods": [_fit_row(snapshot, pod, hints) for pod in asked], "warnings": [*warnings, *beyond]}
+
+
+def _fit_row(snapshot: Snapshot, pod: PodInfo, hints: SelectorHints) -> FitRow:
+    view = snapshot.without_pod(pod) if pod.holds else snapshot
+    verdicts = filter_nodes(view, pod)
+    fits: list[str] = []
+    busy: dict[str, str] = {}
+    never: dict[str, str] = {}
+    for name, code in zip(view.table.names, verdicts.codes.tolist(), strict=True):
+        reason = verdicts.reasons[code]
+        if not code:
+            fits.append(name)
+        else:
+            (busy if reason.resolvable else never)[name] = reason.text
+    return {
+        "pod": pod.key,
+        "requests": requests_by_unit(pod.requests),
+        "gated": pod.gated,
+        "fits": fits,
+        "busy": busy,
+        "never": never,
+        "verdict": verdict(pod, verdicts),
+        "remedy": remedy(view, pod, verdicts, hints),
+    }
+
+
+def requests_by_unit(requests: Mapping[str, int]) -> dict[str, int]:
+    """Return requests with the unit in the name of cpu and memory; both are always there."""
+    base = {unit: requests.get(name, 0) for name, unit in _UNITS.items()}
+    return base | {name: requests[name] for name in sorted(requests) if name not in _UNITS}

@@ -1,0 +1,129 @@
+"""The reports as tables for people. Colour is rich's business: it leaves it out where no terminal is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from extender.reports import SIZES, FitReport, FitRow, GpuRow, GpusReport, ModelRow
+from extender.simulation_report import SimulationReport
+
+_LISTED: Final = 4
+_STYLE: Final = {"fits": "green", "busy": "yellow", "never": "red", "gated": "cyan"}
+
+
+def render_gpus(report: GpusReport) -> RenderableType:
+    """Return the tables of `gpus`: models first, then nodes, then warnings."""
+    return Group(_models(report["summary"]), Text(), _nodes(report["nodes"]), *_warnings(report["warnings"]))
+
+
+def render_fit(report: FitReport) -> RenderableType:
+    """Return the answer of `fit`: a block per pod, then warnings."""
+    blocks = [_pod(row) for row in report["pods"]] or [Text("No pod is waiting for GPUs.")]
+    return Group(*blocks, *_warnings(report["warnings"]))
+
+
+# ---------------------------------------------------------------- gpus
+
+
+def _models(rows: Iterable[ModelRow]) -> Table:
+    table = _table("model", "resource")
+    for name in ("nodes", "capacity", "used", "free", "off", "withdrawn", "largest"):
+        table.add_column(name, justify="right")
+    table.add_column("pods of " + "/".join(map(str, SIZES)), justify="right")
+    for row in rows:
+        startable = "/".join(str(row["startable"][str(size)]) for size in SIZES)
+        numbers = (row["nodes"], row["capacity"], row["used"], row["free"], row["unschedulable"], row["withdrawn"])
+        table.add_row(Text(_model(row)), Text(row["resource"]), *map(str, numbers), str(row["largest_free"]), startable)
+    return table
+
+
+def _nodes(rows: Iterable[GpuRow]) -> Table:
+    table = _table("node", "model", "resource")
+    for name in ("capacity", "used", "free"):
+        table.add_column(name, justify="right")
+    table.add_column("state", no_wrap=True)
+    table.add_column("pods", overflow="fold")
+    for row in rows:
+        numbers = (str(row["capacity"]), str(row["used"]), str(row["free"]))
+        table.add_row(Text(row["node"]), Text(_model(row)), Text(row["resource"]), *numbers, _state(row), _holders(row))
+    return table
+
+
+def _model(row: GpuRow | ModelRow) -> str:
+    return (row["model"] or "unknown") + ("" if row["exclusive"] else " (shared)")
+
+
+def _state(row: GpuRow) -> Text:
+    words = [] if row["schedulable"] else ["off"]
+    words += [f"{row['withdrawn']} withdrawn"] if row["withdrawn"] else []
+    words += [f"{row['overcommitted']} overcommitted"] if row["overcommitted"] else []
+    words += [f"{row['releasing']} releasing"] if row["releasing"] else []
+    return Text(", ".join(words), style="yellow" if words else "")
+
+
+def _holders(row: GpuRow) -> Text:
+    return Text(_some([f"{pod['pod']}={pod['gpus']}" for pod in row["pods"]]))
+
+
+# ---------------------------------------------------------------- fit
+
+
+def _pod(row: FitRow) -> RenderableType:
+    asked = ", ".join(f"{amount} {name}" for name, amount in row["requests"].items() if amount)
+    word = row["verdict"].partition(":")[0]
+    lines = [
+        Text(row["pod"], style="bold").append(f"  asks for {asked or 'nothing'}", style="not bold"),
+        Text(f"  {row['verdict']}", style=_STYLE.get(word, "")),
+    ]
+    if row["fits"]:
+        lines.append(Text(f"    fits   {_some(row['fits'])}"))
+    lines += [Text(f"    {kind:<6} {line}") for kind in ("busy", "never") for line in _reasons(row[kind])]
+    if row["remedy"]:
+        lines.append(Text(f"  {row['remedy']}"))
+    return Group(*lines, Text())
+
+
+def _reasons(reasons: Mapping[str, str]) -> list[str]:
+    """Return one line per reason, the commonest first."""
+    counts = Counter(reasons.values())
+    names = {text: [name for name, why in reasons.items() if why == text] for text in counts}
+    return [f"{count} x {text}: {_some(names[text])}" for text, count in counts.most_common()]
+
+
+# ---------------------------------------------------------------- both
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(names[:_LISTED]) + more
+
+
+def _warnings(lines: Iterable[str]) -> list[Text]:
+    return [Text(f"warning: {line}", style="yellow") for line in lines]
+
+
+def render_simulation(report: SimulationReport) -> RenderableType:
+    """Return the report of `simulate` as a table, arrivals in order, with the totals below."""
+    table = _table("POD", "NODE", "WHY NOT")
+    for row in report["placements"]:
+        table.add_row(row["pod"], row["node"] or Text("-", style="red"), row["reason"])
+    total = report["summary"]
+    stranded = ", ".join(f"{gpus} for {size}-GPU pods" for size, gpus in total["stranded_gpus"].items() if gpus)
+    lines = [
+        f"{total['placed']} of {total['arrived']} pods placed, {total['gpus_placed']} of {total['gpus_arrived']} GPUs asked for.",
+        f"{total['free_gpus']} whole GPUs left free; of these are in pieces too small: {stranded or 'none'}.",
+    ]
+    return Group(table, *lines, *_warnings(report["warnings"]))

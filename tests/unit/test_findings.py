@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.apiobjects import GPU, a_node, a_pod, listing, read
+
+NODE = a_node("n")
+
+
+def refused(reason, count, node="n"):
+    pods = [a_pod(f"{reason}-{node}-{number}", node=node, phase="Failed") for number in range(count)]
+    for pod in pods:
+        pod["status"]["reason"] = reason
+    return pods
+
+
+@pytest.mark.parametrize("reason", ["UnexpectedAdmissionError", "TopologyAffinityError", "OutOfnvidia.com/gpu"])
+def test_piles_of_refused_pods_are_a_warning(reason):
+    dump = read(listing(NODE, *refused(reason, 12), *refused("Evicted", 9)))
+    assert dump.pods == ()
+    assert dump.warnings == (f"node n: 12 pods were refused at admission ({reason}), though by count they fit",)
+
+
+def test_a_few_refused_pods_and_those_of_lost_nodes_are_no_news():
+    assert read(listing(NODE, *refused("UnexpectedAdmissionError", 2))).warnings == ()
+    assert read(listing(NODE, *refused("UnexpectedAdmissionError", 12, node="gone"))).warnings == ()
+
+
+def test_pods_of_unknown_nodes_are_a_warning_per_node():
+    pods = [a_pod(f"p{number}", node="gone") for number in range(5)]
+    (line,) = read(listing(NODE, *pods, a_pod("q", node="n"))).warnings
+    assert line == "node gone: not in the dump; 5 pods bound to it counted nowhere: ml/p0, ml/p1, ml/p2, ..."
+
+
+def test_very_many_unknown_nodes_do_not_flood_the_warnings():
+    warnings = read(listing(*(a_pod(f"p{number:03}", node=f"gone{number:03}") for number in range(200)))).warnings
+    assert len(warnings) == 20
+    assert warnings[-1].endswith("(and 180 more like this)")
+
+
+def test_overcommitted_gpus_are_a_warning_and_terminal_pods_hold_none():
+    pods = [a_pod("p", 5, "n"), a_pod("q", 4, "n"), a_pod("r", 8, "n", phase="Succeeded")]
+    assert read(listing(NODE, *pods)).warnings == (
+        f"node n: overcommitted, its pods hold 9 {GPU} and 8 can be allocated",
+    )
+
+
+def test_gpus_served_by_dra_are_a_warning():
+    pod = a_pod("p", 2, "n", phase="Running")
+    pod["status"]["extendedResourceClaimStatus"] = {"resourceClaimName": "c"}
+    (line,) = read(listing({"kind": "Node", "metadata": {"name": "n"}}, pod)).warnings
+    assert line.startswith("node n: GPUs of 1 pod are served by DRA (status.extendedResourceClaimStatus: ml/p)")
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("Tesla M40", '"Tesla M40" is not a valid label value; nearest existing value: Tesla-M40'),
+        ("Tesla_m40", 'no node has the value "Tesla_m40"; nearest existing value: Tesla-M40'),
+    ],
+)
+def test_a_misspelt_selector_is_a_warning_once(value, words):
+    model = "nvidia.com/gpu.product"
+    pods = [a_pod(f"p{number}", nodeSelector={model: value}) for number in range(3)]
+    dump = read(listing(a_node("n", **{model: "Tesla-M40"}), *pods))
+    assert dump.warnings == (f"pod ml/p0: {model}: {words} (and 2 more pods)",)
+
+
+@pytest.mark.parametrize("value", ["Tesla-M40", "Tesla-M60", "H100"])
+def test_a_selector_that_may_be_meant_is_no_warning(value):
+    model = "nvidia.com/gpu.product"
+    dump = read(listing(a_node("n", **{model: "Tesla-M40"}), a_pod("p", nodeSelector={model: value})))
+    assert dump.warnings == ()

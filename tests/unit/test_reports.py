@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from extender.packing.snapshot import Snapshot
+from extender.reports import fit_report, gpus_report, requests_by_unit
+from tests.builders import GPU, H100, h100, node, pod, term
+
+MIG = "nvidia.com/mig-1g.10gb"
+
+
+def fit(pods, nodes, asked):
+    return fit_report(Snapshot.of(nodes, pods), [asked])["pods"][0]
+
+
+# ---------------------------------------------------------------- gpus
+
+
+def test_a_row_in_full():
+    one = h100("n").resource(GPU, 7, withdrawn=1).build()
+    held = [pod("b").gpus(2).on("n"), pod("a").gpus(1).on("n").terminating(), pod("c").cpu(1).on("n")]
+    report = gpus_report(Snapshot.of([one], [p.build() for p in held]), ["node n: odd"])
+    assert report["nodes"] == [
+        {
+            "node": "n",
+            "resource": GPU,
+            "model": H100,
+            "exclusive": True,
+            "schedulable": True,
+            "capacity": 8,
+            "allocatable": 7,
+            "used": 3,
+            "free": 4,
+            "withdrawn": 1,
+            "overcommitted": 0,
+            "releasing": 1,
+            "pods": [{"pod": "ml/a", "gpus": 1}, {"pod": "ml/b", "gpus": 2}],
+        }
+    ]
+    assert report["warnings"] == ["node n: odd"]
+    json.dumps(report)
+
+
+def test_rows_stand_in_order_of_node_and_resource_zeros_too():
+    nodes = [h100("b").build(), h100("a", 0).gpus(7, None, resource=MIG, whole=False).build(), node("cpu").build()]
+    rows = gpus_report(Snapshot.of(nodes))["nodes"]
+    assert [(row["node"], row["resource"], row["capacity"]) for row in rows] == [
+        ("a", GPU, 0),
+        ("a", MIG, 7),
+        ("b", GPU, 8),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("allocatable", "used", "free", "overcommitted"), [(8, 0, 8, 0), (8, 8, 0, 0), (3, 4, 0, 1), (0, 8, 0, 8)]
+)
+def test_free_is_never_below_zero_and_overcommit_is_counted(allocatable, used, free, overcommitted):
+    one = h100("n").resource(GPU, allocatable, withdrawn=8 - allocatable).build()
+    held = [pod("p").gpus(used).on("n").build()] if used else []
+    (row,) = gpus_report(Snapshot.of([one], held))["nodes"]
+    assert (row["free"], row["overcommitted"]) == (free, overcommitted)
+    assert row["capacity"] == row["used"] + row["free"] + row["withdrawn"] - row["overcommitted"]
+
+
+@pytest.mark.parametrize("closed", [h100("n").cordoned(), h100("n").unready()])
+def test_what_is_free_on_a_closed_node_cannot_be_had(closed):
+    report = gpus_report(Snapshot.of([closed.build()]))
+    assert not report["nodes"][0]["schedulable"]
+    (model,) = report["summary"]
+    assert (model["free"], model["unschedulable"], model["largest_free"]) == (0, 8, 0)
+
+
+def test_the_summary_is_by_resource_and_model():
+    nodes = [
+        h100("a"),
+        h100("b"),
+        h100("c", 0),
+        node("d").gpus(4),
+        node("e").gpus(8, "X", exclusive=False, whole=False),
+    ]
+    held = [pod("p").gpus(3).on("a"), pod("q").gpus(1).on("b")]
+    summary = gpus_report(Snapshot.of([n.build() for n in nodes], [p.build() for p in held]))["summary"]
+    assert [(row["model"], row["exclusive"], row["nodes"], row["free"]) for row in summary] == [
+        (None, True, 1, 4),
+        (H100, True, 2, 12),
+        ("X", False, 1, 8),
+    ]
+    # 5 and 7 are free: 5//2 + 7//2 = 2 + 3, 5//4 + 7//4 = 1 + 1
+    assert summary[1]["startable"] == {"1": 12, "2": 5, "4": 2, "8": 0}
+    assert summary[1]["largest_free"] == 7
+
+
+def test_a_cluster_without_gpus_has_no_rows():
+    assert gpus_report(Snapshot.of([node("n").build()])) == {"nodes": [], "summary": [], "warnings": []}
+
+
+# ---------------------------------------------------------------- fit
+
+
+def test_every_node_is_in_one_of_three():
+    nodes = [h100("free").build(), h100("full").build(), node("cpu").build(), h100("off").cordoned().build()]
+    row = fit([pod("r").gpus(8).on("full").build()], nodes, pod("p").gpus(4).cpu(2).memory(1).build())
+    assert row == {
+        "pod": "ml/p",
+        "requests": {"cpu_milli": 2000, "memory_bytes": 2**30, GPU: 4},
+        "gated": False,
+        "fits": ["free"],
+        "busy": {"full": f"Insufficient {GPU}"},
+        "never": {"cpu": f"Insufficient {GPU}", "off": "node(s) were unschedulable"},
+        "verdict": "fits: 1 of 4 nodes can take it now",
+        "remedy": None,
+    }
+
+
+def test_a_running_pod_is_judged_as_if_it_were_not_there():
+    running = pod("p").gpus(8).on("n").build()
+    assert fit([running], [h100("n").build()], running)["fits"] == ["n"]
+
+
+def test_a_pod_does_not_wait_for_its_own_nomination():
+    waiting = pod("p").gpus(8).nominated("n").build()
+    assert fit([waiting], [h100("n").build()], waiting)["fits"] == ["n"]
+
+
+def test_a_gated_pod_is_shown_as_gated():
+    row = fit([], [h100("n").build()], pod("p").gpus(1).gated().build())
+    assert row["gated"]
+    assert row["fits"] == ["n"]
+    assert row["verdict"] == "gated: waits outside the queue; 1 of 1 nodes could take it"
+    assert "gates" in (row["remedy"] or "")
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (pod("p").gpus(8), f"b comes closest, it lacks 1 {GPU}"),
+        (pod("p").gpus(7).cpu(95), "b comes closest, it lacks 1500m cpu"),  # 95 - 93.5 free
+        (pod("p").gpus(2).memory(1000), "b comes closest, it lacks 2048Mi memory"),
+    ],
+)
+def test_a_busy_pod_is_told_what_is_missing_where(asked, words):
+    held = [pod("x").gpus(3).on("a").build(), pod("y").gpus(1).cpu(2.5).memory(2).on("b").build()]
+    nodes = [h100("a").resource("memory", 500 * 2**30).build(), h100("b").build()]
+    row = fit(held, nodes, asked.build())
+    assert row["verdict"].startswith("busy: ")
+    assert words in (row["remedy"] or "")
+
+
+def test_room_that_is_held_for_a_nominated_pod_is_said_to_be():
+    first = pod("first").gpus(8).nominated("n").priority(10).build()
+    row = fit([first], [h100("n").build()], pod("p").gpus(8).build())
+    assert row["busy"] == {"n": f"Insufficient {GPU}"}
+    assert row["remedy"] == "wait: what is free on n is held for pods that were nominated to it"
+
+
+def test_a_node_that_is_not_labelled_yet_is_waited_for():
+    row = fit([], [node("n").gpus(8).build()], pod("p").gpus(1).types("H100").build())
+    assert row["busy"] == {"n": "GPU model of the node is not known yet"}
+    assert row["remedy"] == "wait until the nodes' GPU labels are there"
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (
+            pod("p").gpus(9),
+            f"the largest node it may use has 8 {GPU} (a), a request for 9 {GPU} can never fit: split it into",
+        ),
+        (pod("p").gpus(1).cpu(200), "has 96000m cpu (a), a request for 200000m cpu can never fit: ask for less"),
+        (pod("p").gpus(1, "amd.com/gpu"), "no node has any amd.com/gpu to allocate"),
+        (
+            pod("p").gpus(1).select("nvidia.com/gpu.product", "T4"),
+            'nvidia.com/gpu.product: no node has the value "T4", nodes have ' + H100,
+        ),
+        (pod("p").gpus(1).select("zone", "x"), 'zone: no node has the value "x", nodes have no such label'),
+        (
+            pod("p").gpus(1).select("nvidia.com/gpu.product", "NVIDIA H100 80GB HBM3"),
+            "is not a valid label value; nearest",
+        ),
+        (pod("p").gpus(1).types("T4"), f"1 x GPU model {H100} is not one of T4: widen its GPU annotations"),
+        (pod("p").gpus(1).require(term("zone", "Exists")), "change its node selector or affinity"),
+    ],
+)
+def test_a_pod_that_can_never_start_is_told_why(asked, words):
+    row = fit([], [h100("a").build(), node("cpu").build()], asked.build())
+    assert row["fits"] == []
+    assert row["busy"] == {}
+    assert row["verdict"] == "never: none of 2 nodes can take it, whatever leaves"
+    assert words in (row["remedy"] or "")
+
+
+@pytest.mark.parametrize(
+    ("closed", "words"),
+    [
+        (h100("n").cordoned(), "node(s) were unschedulable: uncordon one"),
+        (h100("n").taint("k", "v"), "untolerated taint {k: v}: add the toleration, or remove the taint"),
+    ],
+)
+def test_what_keeps_a_pod_off_the_nodes_that_are_large_enough(closed, words):
+    remedy = fit([], [closed.build(), node("cpu").build()], pod("p").gpus(8).build())["remedy"] or ""
+    assert remedy.startswith("of the 1 nodes that are large enough: 1 x node(s)")
+    assert words in remedy
+
+
+def test_a_node_that_lost_devices_is_named():
+    one = h100("n").resource(GPU, 7, withdrawn=1).build()
+    remedy = fit([], [one], pod("p").gpus(8).build())["remedy"] or ""
+    assert remedy.endswith("split it into pods of at most 7, or repair n, where 1 of 8 are withdrawn")
+
+
+def test_enough_of_each_but_not_on_one_node():
+    nodes = [h100("a", 4).build(), node("b").gpus(8).resource("cpu", 4000).build()]
+    row = fit([], nodes, pod("p").gpus(8).cpu(8).build())
+    assert row["remedy"] is not None
+    assert row["never"] == {"a": f"Insufficient {GPU}", "b": "Insufficient cpu"}
+
+
+def test_what_is_not_modelled_is_a_warning_of_the_pod_asked_about():
+    asked = replace(pod("p").gpus(1).build(), unmodelled=("volumes", "host ports"))
+    report = fit_report(Snapshot.of([h100("n").build()]), [asked], ["node n: odd"])
+    assert report["warnings"] == [
+        "node n: odd",
+        'pod ml/p: kube-scheduler looks at its volumes, host ports, too; "fits" leaves them out',
+    ]
+
+
+def test_a_cluster_without_nodes_has_an_answer():
+    row = fit([], [], pod("p").gpus(1).build())
+    assert row["verdict"] == "never: none of 0 nodes can take it, whatever leaves"
+    assert row["remedy"]
+
+
+def test_requests_name_their_units():
+    assert requests_by_unit({"memory": 5, "ephemeral-storage": 7, GPU: 1}) == {
+        "cpu_milli": 0,
+        "memory_bytes": 5,
+        "ephemeral-storage": 7,
+        GPU: 1,
+    }

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+
+from extender.packing.resources import MAX_AMOUNT
+from tests.apiobjects import GI, GPU, container, pod, spec
+
+
+def sidecar(requests):
+    return container(requests, restartPolicy="Always")
+
+
+@pytest.mark.parametrize(
+    ("containers", "init", "expected"),
+    [
+        ([], [], {}),
+        ([container({GPU: "1"}), container({GPU: "1"})], [], {GPU: 2}),
+        ([container(limits={GPU: "1"})], [], {GPU: 1}),
+        ([container({"cpu": "1"}, {"cpu": "4", GPU: "1"})], [], {"cpu": 1000, GPU: 1}),
+        ([container({GPU: "0", "cpu": "1"})], [], {"cpu": 1000}),
+        ([container({GPU: None})], [], {}),
+        ([container({GPU: "500m"})], [], {GPU: 1}),
+        ([container({GPU: "1"})], [container({GPU: "4"})], {GPU: 4}),  # max(1, 4)
+        ([container({GPU: "1"})], [sidecar({GPU: "1"}), container({GPU: "2"})], {GPU: 3}),  # max(1+1, 1+2)
+        ([container({GPU: "1"})], [container({GPU: "2"}), sidecar({GPU: "1"})], {GPU: 2}),  # max(1+1, 2, 1)
+        ([container({GPU: "1"})], [sidecar({GPU: "1"}), sidecar({GPU: "1"})], {GPU: 3}),  # 1+1+1
+        ([container({"cpu": "100m"})], [container({GPU: "1"})], {"cpu": 100, GPU: 1}),
+        # 200m sidecar, then 100m init, app 100m: max(100+200, 200+100) as on the sidecar page of the documentation
+        ([container({"cpu": "100m"})], [sidecar({"cpu": "200m"}), container({"cpu": "100m"})], {"cpu": 300}),
+        ([container({"pods": "5"})], [], {}),
+        ([container({GPU: str(MAX_AMOUNT)}), container({GPU: "1"})], [], {GPU: MAX_AMOUNT}),
+    ],
+)
+def test_containers_and_init_containers(containers, init, expected):
+    assert pod(spec(containers=containers, initContainers=init)).requests == expected
+
+
+def test_overhead_is_added_at_the_end():
+    data = spec({"cpu": "1"}, initContainers=[container({"cpu": "3"})], overhead={"cpu": "250m", "memory": "1Gi"})
+    assert pod(data).requests == {"cpu": 3250, "memory": GI}
+
+
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [
+        ({"requests": {"cpu": "6", "memory": "20Gi"}}, {"cpu": 6000, "memory": 20 * GI, GPU: 2}),
+        ({"requests": {GPU: "7"}}, {"cpu": 1000, GPU: 2}),
+        ({"limits": {"cpu": "8"}}, {"cpu": 1000, GPU: 2}),  # containers name cpu: their sum is the request
+        ({"limits": {"memory": "1Gi"}}, {"cpu": 1000, GPU: 2, "memory": GI}),
+        ({"requests": {"hugepages-2Mi": "4Mi"}}, {"cpu": 1000, GPU: 2, "hugepages-2Mi": 4 * 2**20}),
+        ({"requests": {"cpu": "0"}}, {GPU: 2}),
+    ],
+)
+def test_pod_level_resources_replace_cpu_memory_and_hugepages(level, expected):
+    assert pod(spec({"cpu": "1", GPU: "2"}, resources=level)).requests == expected
+
+
+def test_bad_and_negative_amounts_of_a_pod_are_said_with_their_field():
+    said: list[str] = []
+    data = spec(
+        containers=[container({GPU: "8K"}), container(limits={GPU: "-1"})], initContainers=[container({"cpu": "x"})]
+    )
+    assert pod(data, said.append).requests == {}
+    assert said == [
+        f"pod ml/p: spec.containers[0].resources.requests[{GPU}]: '8K' is not a quantity; counted as 0",
+        f"pod ml/p: spec.containers[1].resources.limits[{GPU}]: '-1' is negative; counted as 0",
+        "pod ml/p: spec.initContainers[0].resources.requests[cpu]: 'x' is not a quantity; counted as 0",
+    ]
