@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -26,9 +27,10 @@ from extender.dump import ClusterDump, read_dumps, read_pods
 from extender.errors import ClusterError
 from extender.kube.gpurules import GpuRules
 from extender.packing.fragmentation import stranded_by_size
+from extender.packing.gpu import Match
 from extender.packing.snapshot import Snapshot
 from extender.packing.types import PodInfo
-from extender.packing.victims import candidate_victims
+from extender.packing.victims import candidate_victims, preferred_node
 from extender.schedulerclient import HttpExtender
 from extender.simulate import Extender, KubeScheduler, SchedulerConfig, schedule_all
 from extender.synthetic import Manifest
@@ -37,7 +39,7 @@ PODS: Final = 700
 SEED: Final = 7
 LARGEST: Final = 8
 SIZES: Final = (2, 4, 8)
-URGENT_PODS: Final = 12
+URGENT: Final = {"H100": (2, 4, 8), "A100": (2, 4, 8), "L40S": (1, 2, 4), "P100": (1, 2, 4)}
 CLUSTER: Final = replace(synthetic.MIXED_CLUSTER, busy_share=0.35)
 _START_SECONDS = 30.0
 _LISTENING = re.compile(r"listening on (http://\S+)")
@@ -54,10 +56,14 @@ def arrival_manifests(pods: int = PODS, seed: int = SEED) -> list[Manifest]:
 
 
 def urgent_manifests() -> list[Manifest]:
-    """Return urgent 8-GPU pods that name their model by our annotation alone, so that in-tree filters cannot see it."""
-    wish = {"gpu-extender.io/types": "H100"}
-    request = {"cpu": "64", "memory": "256Gi", synthetic.GPU: str(LARGEST)}
-    return [synthetic.pod_manifest(f"urgent-{n}", request, priority=1000, annotations=wish) for n in range(URGENT_PODS)]
+    """Return urgent pods that name their model by our annotation alone, so that in-tree filters cannot see it."""
+    return [_urgent(model, gpus) for model, sizes in URGENT.items() for gpus in sizes]
+
+
+def _urgent(model: str, gpus: int) -> Manifest:
+    request = {"cpu": str(4 * gpus), "memory": f"{24 * gpus}Gi", synthetic.GPU: str(gpus)}
+    wish = {"gpu-extender.io/types": model}
+    return synthetic.pod_manifest(f"urgent-{model.lower()}-{gpus}", request, priority=1000, annotations=wish)
 
 
 def _as_json(items: list[Manifest]) -> bytes:
@@ -77,7 +83,7 @@ class Outcome:
     allocated: int
     refused_large: int
     stranded: Mapping[int, int]
-    wrong_type_nodes: int
+    evicted_in_vain: int
     seconds: float
 
 
@@ -142,18 +148,22 @@ class Demonstration:
             placements = schedule_all(scheduler, self.arrivals, lambda _: progress.advance(task))
         refused = sum(p.node is None and p.pod.gpu.count == LARGEST for p in placements)
         snapshot = scheduler.snapshot
-        wrong = sum(self._wrong_type(snapshot, pod, extender) for pod in self.urgent)
+        in_vain = sum(self._evicted_in_vain(snapshot, pod, extender) for pod in self.urgent)
         stranded = stranded_by_size(snapshot, synthetic.GPU, SIZES)
-        return Outcome(name, _allocated(snapshot), refused, stranded, wrong, time.monotonic() - began)
+        return Outcome(name, _allocated(snapshot), refused, stranded, in_vain, time.monotonic() - began)
 
-    def _wrong_type(self, snapshot: Snapshot, pod: PodInfo, extender: Extender | None) -> int:
-        """Count the nodes of the wrong model on which preemption for an urgent pod would be allowed to evict."""
-        # In-tree filters do not read annotations: kube-scheduler's dry run sees a pod without a type.
+    def _evicted_in_vain(self, snapshot: Snapshot, pod: PodInfo, extender: Extender | None) -> int:
+        """Count the pods kube-scheduler would evict for an urgent pod on a node whose model the pod cannot use."""
+        # In-tree filters do not read annotations: the dry run sees a pod without a type.
         found = candidate_victims(snapshot, replace(pod, gpu=replace(pod.gpu, types=())))
-        victims = {node: [victim.uid for victim in group] for node, group in found.items()}
-        nodes = extender.preempt(pod, victims) if isinstance(extender, HttpExtender) else list(victims)
-        models = (snapshot.table.nodes[snapshot.table.index[n]].gpus[synthetic.GPU] for n in nodes)
-        return sum(not any(wish.accepts(model) for wish in pod.gpu.types) for model in models)
+        if isinstance(extender, HttpExtender):
+            uids = {node: [victim.uid for victim in victims] for node, victims in found.items()}
+            found = {node: found[node] for node in extender.preempt(pod, uids)}
+        node = preferred_node(found)
+        if node is None:
+            return 0
+        model = snapshot.table.nodes[snapshot.table.index[node]].gpus[synthetic.GPU]
+        return 0 if pod.gpu.match(model) is Match.YES else len(found[node])
 
 
 def _allocated(snapshot: Snapshot) -> int:
@@ -163,12 +173,12 @@ def _allocated(snapshot: Snapshot) -> int:
 
 def run(pods: int, seed: int) -> None:
     """Run the demo and print the comparison."""
-    console = Console()
+    console = Console(highlight=False)
     demo = Demonstration(pods, seed, console)
     gpu_nodes = sum(g.nodes for g in CLUSTER.groups if g.gpus)
     console.print(
-        f"A cluster of {gpu_nodes} GPU nodes ({CLUSTER.gpus} GPUs of {sum(bool(g.gpus) for g in CLUSTER.groups)} models, "
-        f"{_allocated(demo.start)} of them busy) and {pods} arriving pods, scheduled three times:\n"
+        f"{gpu_nodes} GPU nodes, {CLUSTER.gpus} GPUs of {sum(bool(g.gpus) for g in CLUSTER.groups)} models, "
+        f"{_allocated(demo.start)} of them busy; {pods} pods arrive.\n"
     )
     outcomes = [
         demo.run("kube-scheduler, default", None),
@@ -186,26 +196,28 @@ def run(pods: int, seed: int) -> None:
 
 
 def _table(outcomes: list[Outcome]) -> Table:
-    table = Table(title="\nThe same arrivals, three ways")
+    table = Table(title="The same arrivals, three ways", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("")
     for outcome in outcomes:
-        table.add_column(outcome.name, justify="right")
+        table.add_column(outcome.name.replace(", ", "\n"), justify="right")
     table.add_row(f"GPUs allocated, of {CLUSTER.gpus}", *(str(o.allocated) for o in outcomes))
     table.add_row("8-GPU pods refused", *(str(o.refused_large) for o in outcomes))
     for size in SIZES:
-        table.add_row(f"free GPUs no {size}-GPU pod can use", *(str(o.stranded[size]) for o in outcomes))
-    table.add_row("wrong-type nodes open to eviction*", *(str(o.wrong_type_nodes) for o in outcomes))
+        table.add_row(f"GPUs stranded for {size}-GPU pods", *(str(o.stranded[size]) for o in outcomes))
+    table.add_row("pods evicted in vain *", *(str(o.evicted_in_vain) for o in outcomes))
     table.add_row("seconds", *(f"{o.seconds:.1f}" for o in outcomes))
     return table
 
 
-_EPILOGUE = f"""
-* summed over {URGENT_PODS} urgent pods that name H100 by annotation: nodes of other models on which kube-scheduler would
-  have evicted running pods, in vain; the extender's preempt verb drops them.
+_EPILOGUE: Final = """\
+Stranded: free, but on nodes with fewer GPUs free than such a pod needs.
+* for urgent pods that name their GPU model by annotation: kube-scheduler's
+  preemption picks nodes of other models too; our preempt verb drops those.
 
-Keep the service running on this cluster:   make run
-and ask it:   curl -s localhost:8888/readyz
-              curl -s localhost:8888/metrics | grep gpu_extender_gpus
-              .venv/bin/gpu-extender synthetic > cluster.json
-              .venv/bin/gpu-extender gpus --cluster cluster.json
-"""
+Keep the service running on this cluster, and ask it:
+  make run
+  curl -s localhost:8888/readyz
+  curl -s localhost:8888/metrics | grep gpu_extender_gpus
+The same answers from a dump, without a service:
+  .venv/bin/gpu-extender synthetic > cluster.json
+  .venv/bin/gpu-extender gpus --cluster cluster.json"""

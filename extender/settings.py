@@ -236,9 +236,9 @@ class Parameters(Section):
         description="Factor of the penalty on a pod's own ladder of types. 10: the pod's word beats packing.",
     )
     preference_weight: Weight = Field(
-        2.0,
-        description="Factor of the preferred node affinity a node misses. 2: a preference decides between nodes that "
-        "pack alike, and packing between nodes that are preferred alike.",
+        20.0,
+        description="Factor of the share (by weight) of its preferred node affinity that a node misses. 20: as with "
+        "the ladder, the pod's word beats packing; in-tree scoring of preferences is overruled at a weight that decides.",
     )
     type_rank_weight: Weight = Field(
         0.05,

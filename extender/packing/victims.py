@@ -46,6 +46,19 @@ def candidate_victims(snapshot: Snapshot, pod: PodInfo) -> Mapping[str, tuple[Po
     return {name: victims for name, victims in found.items() if victims}
 
 
+def preferred_node(candidates: Mapping[str, tuple[PodInfo, ...]]) -> str | None:
+    """Return the node kube-scheduler would evict on (preemption.go ``pickOneNodeForPreemption``); None without any.
+
+    The least important most-important victim, then the smallest sum of priorities, the fewest victims, the name.
+    """
+
+    def cost(name: str) -> tuple[int, int, int, str]:
+        priorities = [victim.priority for victim in candidates[name]]
+        return (max(priorities), sum(p + 2**31 for p in priorities), len(priorities), name)
+
+    return min(candidates, key=cost, default=None)
+
+
 def _free(snapshot: Snapshot, resource: str, row: int) -> int:
     at = snapshot.table.axis.index.get(resource)
     return 0 if at is None else int(snapshot.free[at, row])

@@ -33,7 +33,7 @@ class Weights:
     large_node: float = 1.0
     cpu_ratio: float = 0.1
     ladder: float = 10.0
-    preference: float = 2.0
+    preference: float = 20.0
     type_rank: float = 0.05
 
 
