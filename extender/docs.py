@@ -15,6 +15,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from extender.config import ENV_PREFIX, Config
+from extender.docs_cli import render_cli
+from extender.docs_policies import render_policies
 from extender.strictyaml import join
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -82,12 +84,21 @@ About `scheduler-policy.json`, which can hold no comments:
 
 def generated_pages() -> Mapping[str, Callable[[], str]]:
     """Return the generated pages: path relative to the repository -> function that renders it."""
-    return {"docs/configuration.md": render_configuration}
+    pages = {
+        "docs/cli.md": render_cli,
+        "docs/configuration.md": render_configuration,
+        "docs/policies.md": render_policies,
+    }
+    return {path: _with_notice(render) for path, render in pages.items()}
+
+
+def _with_notice(render: Callable[[], str]) -> Callable[[], str]:
+    return lambda: f"{_NOTICE}\n\n{render().rstrip()}\n"
 
 
 def render_configuration() -> str:
     """Return the reference of every configuration field as Markdown."""
-    return "\n".join([_NOTICE, "", _INTRODUCTION, *_sections(Config, ""), _SCHEDULER_FILES])
+    return "\n".join([_INTRODUCTION, *_sections(Config, ""), _SCHEDULER_FILES])
 
 
 def _sections(model: type[BaseModel], path: str) -> Iterator[str]:

@@ -219,9 +219,9 @@ class Parameters(Section):
         description="Factor of the expected fragmentation of what is left. 1: the unit of all others.",
     )
     guard_weight: Weight = Field(
-        6.0,
-        description="Factor of the guard of contended models. 6: without it typed 8-GPU pods wait up to half as "
-        "long again; between 3 and 10 it hardly matters.",
+        10.0,
+        description="Factor of the guard of contended models. 10: without it typed 8-GPU pods wait up to half as "
+        "long again; between 6 and 20 it hardly matters.",
     )
     large_node_weight: Weight = Field(
         1.0,
@@ -236,9 +236,9 @@ class Parameters(Section):
         description="Factor of the penalty on a pod's own ladder of types. 10: the pod's word beats packing.",
     )
     preference_weight: Weight = Field(
-        20.0,
-        description="Factor of the share (by weight) of its preferred node affinity that a node misses. 20: as with "
-        "the ladder, the pod's word beats packing; in-tree scoring of preferences is overruled at a weight that decides.",
+        10.0,
+        description="Factor of the share of its preferred node affinity that a node misses. 10: as with the ladder, the "
+        "pod's word beats packing; in-tree scoring of preferences is overruled at a weight that decides.",
     )
     type_rank_weight: Weight = Field(
         0.05,
@@ -255,6 +255,7 @@ class Scoring(Section):
         description="Name of the policy. `hole-aware` keeps whole nodes whole and needs no solver.",
     )
     parameters: Parameters = Field(Parameters(), description="Weights of the policy's terms.")
+
     @field_validator("policy")
     @classmethod
     def _known(cls, value: str, info: ValidationInfo) -> str:

@@ -10,7 +10,9 @@ pods that accept nothing else want it. Source: packing-benchmarks 4c, "guard of 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +25,12 @@ from extender.packing.table import BoolVector, Codes, NodeTable, frozen
 
 Floats = npt.NDArray[np.float64]
 
-_SWEEPS = 4
+BoolMatrix = npt.NDArray[np.bool_]
+
+_ROUNDS: Final = 24
+_STEP: Final = 0.8
+_TRIFLE: Final = 1e-9
+_MAX_CLASSES: Final = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +67,21 @@ def _groups(table: NodeTable, resource: str) -> ModelGroups:
 
 def accepted_groups(table: NodeTable, pods: PodClass) -> BoolVector:
     """Return bool [group]: the models of which at least one node, were it empty, could run a class."""
-    return table.remember("accepted", pods, lambda: _accepted(table, pods))
+    # By identity, as in expected.shapes_of: hashing a class costs more than the rest. The class is kept with its answer.
+    known: dict[int, tuple[PodClass, BoolVector]] = table.remember("accepted", pods.gpu.resource, dict)
+    entry = known.get(id(pods))
+    if entry is None:
+        if len(known) >= _MAX_CLASSES:
+            known.clear()
+        entry = known[id(pods)] = (pods, _accepted(table, pods))
+    return entry[1]
 
 
 def _accepted(table: NodeTable, pods: PodClass) -> BoolVector:
     groups = model_groups(table, pods.gpu.resource)
     fits = static_verdicts(table, pods.constraints, pods.gpu).fits & (groups.of_row >= 0)
     for resource, amount in ((pods.gpu.resource, pods.gpu.count), (CPU, pods.cpu_milli), (MEMORY, pods.memory_bytes)):
-        fits &= table.allocatable[table.axis.index[resource]] >= amount
+        fits &= table.allocatable_of(resource) >= amount
     return frozen(np.bincount(groups.of_row[fits], minlength=len(groups.labels)) > 0)
 
 
@@ -78,14 +92,14 @@ class Contention:
     Attributes:
         groups: the models.
         free: float [group], free GPUs on nodes that take pods.
-        load: float [group], GPUs of demand that come to each model.
-        flows: accepted models (as bytes of the mask) -> float [group], that list's part of the load.
+        flows: accepted models (as bytes of the mask) -> float [group], GPUs of that list's demand that come to each.
+        load: float [group], their sum.
     """
 
     groups: ModelGroups
     free: Floats
+    flows: Mapping[bytes, Floats]
     load: Floats
-    flows: dict[bytes, Floats]
 
     def pressure(self, accepted: BoolVector) -> Floats:
         """Return float [group]: demand of *other* lists per free GPU, for a pod that accepts ``accepted``."""
@@ -101,45 +115,40 @@ def contention(snapshot: Snapshot, resource: str) -> Contention:
 
 def _contention(snapshot: Snapshot, resource: str) -> Contention:
     groups = model_groups(snapshot.table, resource)
-    at = snapshot.table.axis.index[resource]
-    free = groups.totals(np.where(snapshot.table.open, np.maximum(snapshot.free_for_score[at], 0), 0))
-    demand: dict[bytes, float] = defaultdict(float)
-    for pod_class, pods in snapshot.mix.counts.items():
-        if pod_class.gpu.whole and pod_class.gpu.resource == resource:
-            accepted = accepted_groups(snapshot.table, pod_class)
-            if accepted.any():
-                demand[accepted.tobytes()] += pods * pod_class.gpu.count
-    scale = float(free.sum()) / max(1.0, sum(demand.values()))
-    flows = spread({key: amount * scale for key, amount in demand.items()}, free)
-    return Contention(groups, free, sum(flows.values(), np.zeros(len(groups.labels))), flows)
+    # kube-scheduler may know of a resource before we do: then there is no row of it, and nothing is contended.
+    at = snapshot.table.axis.index.get(resource)
+    seen = np.zeros(len(snapshot), dtype=np.int64) if at is None else np.maximum(snapshot.free_for_score[at], 0)
+    free = groups.totals(seen * snapshot.table.open)
+    demand: dict[bytes, int] = defaultdict(int)
+    for pods, count in snapshot.mix.counts.items():
+        if pods.gpu.whole and pods.gpu.resource == resource:
+            demand[accepted_groups(snapshot.table, pods).tobytes()] += count * pods.gpu.count
+    lists = sorted(key for key in demand if any(key))
+    accepted = np.frombuffer(b"".join(lists), dtype=np.bool_).reshape(len(lists), len(groups.labels))
+    amounts = np.array([demand[key] for key in lists], dtype=np.float64)
+    flows = spread(accepted, amounts * (free.sum() / max(1.0, amounts.sum())), free)
+    return Contention(groups, free, dict(zip(lists, flows, strict=True)), flows.sum(axis=0))
 
 
-def spread(demand: dict[bytes, float], free: Floats) -> dict[bytes, Floats]:
+def spread(accepted: BoolMatrix, demand: Floats, free: Floats) -> Floats:
     """Spread every list's demand over its models so that loads per free GPU are as even as can be.
 
-    Block-coordinate descent: each list in turn is filled in exactly, given the others; narrow lists first, so that a
-    few sweeps settle it.
+    Multiplicative updates: a list moves its demand from its models with a high load per free GPU to those with a low
+    one, in proportion; models that stay above the level of the list run dry. After ``_ROUNDS`` rounds loads are within
+    1 % of the optimum on average (``tests/unit/test_contention.py``).
+
+    Args:
+        accepted: bool [list, group], at least one True a row.
+        demand: float [list], GPUs.
+        free: float [group], GPUs.
+
+    Returns:
+        float [list, group], rows summing to ``demand``.
     """
-    order = sorted(demand, key=lambda key: (sum(key), key))
-    flows = {key: np.zeros(len(free)) for key in order}
-    load = np.zeros(len(free))
-    for _ in range(_SWEEPS if len(order) > 1 else 1):
-        for key in order:
-            load -= flows[key]
-            flows[key] = fill(demand[key], load, free, np.frombuffer(key, dtype=np.bool_))
-            load += flows[key]
+    width = np.maximum(free, _TRIFLE)
+    flows: Floats = accepted.astype(np.float64) * width
+    flows *= (demand / flows.sum(axis=1))[:, None]
+    for _ in range(_ROUNDS if len(demand) > 1 else 0):
+        flows *= np.maximum(flows.sum(axis=0) / width, _TRIFLE) ** -_STEP
+        flows *= (demand / flows.sum(axis=1))[:, None]
     return flows
-
-
-def fill(amount: float, load: Floats, free: Floats, accepted: BoolVector) -> Floats:
-    """Pour ``amount`` over the accepted models: the lowest load per free GPU rises first, as water would."""
-    width = np.maximum(free, 1e-9)
-    at = np.flatnonzero(accepted)
-    at = at[np.argsort(load[at] / width[at], kind="stable")]
-    level = load[at] / width[at]
-    # Level after filling the first k models: (amount + their load) / their width; the right k is the last whose own level is below it.
-    reached = (amount + np.cumsum(load[at])) / np.cumsum(width[at])
-    wet = int(np.flatnonzero(level <= reached)[-1])
-    poured = np.zeros(len(free))
-    poured[at] = np.maximum(reached[wet] * width[at] - load[at], 0.0)
-    return poured

@@ -86,7 +86,7 @@ class NodeKinds:
     def _made(cls, table: NodeTable, resource: str) -> NodeKinds:
         rows = np.flatnonzero(table.whole(resource))
         units = ((resource, 1), (CPU, _CORE_MILLI), (MEMORY, _GIB))
-        amounts = [_allocatable(table, name)[rows] // unit * unit for name, unit in units]
+        amounts = [table.allocatable_of(name)[rows] // unit * unit for name, unit in units]
         columns = np.stack([table.models(resource).codes[rows], *amounts], axis=1)
         kinds, inverse = np.unique(columns, axis=0, return_inverse=True)
         of_row = np.full(len(table), -1, dtype=np.int32)
@@ -268,11 +268,6 @@ class FitShare:
         at = self._gpus.of_amount(gpus)
         by_cpu = self._by_cpu[kinds, at, self._cpu.of_amount(cpu_milli)]
         return np.asarray(np.minimum(by_cpu, self._by_memory[kinds, at, self._memory.of_amount(memory_bytes)]))
-
-
-def _allocatable(table: NodeTable, resource: str) -> IntVector:
-    at = table.axis.index.get(resource)
-    return np.zeros(len(table), dtype=np.int64) if at is None else table.allocatable[at]
 
 
 def _weighted(shapes: Shapes, largest: int, weight: Weight) -> Shapes:

@@ -99,8 +99,7 @@ class Snapshot:
 
     def allocatable_of(self, resource: str) -> IntVector:
         """Return int64 [node] of one resource; zeros when no node names it."""
-        at = self.table.axis.index.get(resource)
-        return np.zeros(len(self), dtype=np.int64) if at is None else self.table.allocatable[at]
+        return self.table.allocatable_of(resource)
 
     def pods_on(self, name: str) -> PodTuple:
         """Return the pods that hold something on a node; none for an unknown node."""

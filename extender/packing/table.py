@@ -129,6 +129,11 @@ class NodeTable:
         """Return the rows that take new pods: neither cordoned nor unready."""
         return frozen(np.array([node.ready and not node.unschedulable for node in self.nodes], dtype=np.bool_))
 
+    def allocatable_of(self, resource: str) -> IntVector:
+        """Return int64 [node] of one resource; zeros when no node names it."""
+        at = self.axis.index.get(resource)
+        return np.zeros(len(self), dtype=np.int64) if at is None else self.allocatable[at]
+
     def models(self, resource: str) -> ModelColumn:
         """Return the GPU models of a resource."""
         return self.remember("models", resource, lambda: self._models(resource))

@@ -15,7 +15,7 @@ import numpy as np
 
 from extender.packing.contention import accepted_groups, contention
 from extender.packing.expected import FitShare
-from extender.packing.fit import term_mask
+from extender.packing.fit import filter_nodes, term_mask
 from extender.packing.framework import Rows, Utilities
 from extender.packing.mix import PodClass
 from extender.packing.resources import CPU, MEMORY
@@ -29,11 +29,11 @@ class Weights:
     """What each term counts; the values of packing-benchmarks 4c where it has one."""
 
     fragmentation: float = 1.0
-    guard: float = 6.0
+    guard: float = 10.0
     large_node: float = 1.0
     cpu_ratio: float = 0.1
     ladder: float = 10.0
-    preference: float = 20.0
+    preference: float = 10.0
     type_rank: float = 0.05
 
 
@@ -95,7 +95,8 @@ def large_node(question: Candidates) -> Utilities:
     largest = int(sizes.max(initial=0))
     if 4 * question.count > largest:
         return np.zeros(len(question.rows))
-    return question.count * (sizes[question.rows] == largest).astype(np.float64)
+    cost: Utilities = question.count * (sizes[question.rows] == largest).astype(np.float64)
+    return cost
 
 
 def cpu_ratio(question: Candidates) -> Utilities:
@@ -125,15 +126,23 @@ def ladder(question: Candidates) -> Utilities:
 
 
 def preference(question: Candidates) -> Utilities:
-    """Return n times the share of the pod's preferred node affinity (by weight) that the node misses.
+    """Return n times the share of the pod's preferred node affinity that a node misses, the best feasible node's being 1.
 
-    At a weight that decides, in-tree NodeAffinity scoring is overruled, so the preference has to be honoured here.
+    In-tree NodeAffinity scales its score by the best feasible node likewise; at a weight that decides, that score is
+    overruled, so the preference has to be honoured here.
     """
-    missed = np.zeros(len(question.rows))
-    total = sum(preferred.weight for preferred in question.pod.preferred)
-    for preferred in question.pod.preferred:
-        missed += preferred.weight * ~term_mask(question.snapshot.table, preferred.term)[question.rows]
-    return question.count * missed / max(1, total)
+    pod = question.pod
+    if not pod.preferred:
+        return np.zeros(len(question.rows))
+    matched = np.zeros(len(question.snapshot))
+    for preferred in pod.preferred:
+        matched += preferred.weight * term_mask(question.snapshot.table, preferred.term)
+    best = float(matched[filter_nodes(question.snapshot, pod).fits].max(initial=0.0))
+    return (
+        question.count * (1.0 - np.minimum(matched[question.rows] / max(best, 1.0), 1.0))
+        if best
+        else 0.0 * matched[question.rows]
+    )
 
 
 def tie(question: Candidates) -> Utilities:
@@ -165,7 +174,7 @@ class HoleAware:
         """Return minus the cost, in GPUs; for a pod without GPUs a rank without unit (see ``away_from_gpus``)."""
         if not pod.gpu.count:
             return away_from_gpus(snapshot, pod, rows)
-        if not pod.gpu.whole:
+        if not pod.gpu.whole or pod.gpu.resource not in snapshot.table.axis.index:
             return -_free(snapshot, pod.gpu.resource, rows).astype(np.float64)
         question = Candidates.of(snapshot, pod, rows)
         return -(self.cost(question) + tie(question))
@@ -191,16 +200,16 @@ def away_from_gpus(snapshot: Snapshot, pod: PodInfo, rows: Rows) -> Utilities:
 
     Within the first two the tightest CPU fit wins. Returns 2..3, 1..2 and 0..1 for the three.
     """
-    cpu = _free(snapshot, CPU, rows).astype(np.float64)
-    free, has = _whole_gpus(snapshot, rows)
-    tight = 1.0 - cpu / max(1.0, float(cpu.max(initial=1.0)))
-    per_gpu = cpu / np.maximum(free, 1)
-    roomy = per_gpu / max(1.0, float(per_gpu.max(initial=1.0)))
-    return np.where(~has, 2.0 + tight, np.where(free == 0, 1.0 + tight, 0.999 * roomy))
+    cores = np.maximum(_free(snapshot, CPU, rows) - pod.requests.get(CPU, 0), 0) / 1000.0
+    free, has = _gpus(snapshot, rows)
+    tight = 1.0 / (1.0 + cores)
+    per_gpu = cores / np.maximum(free, 1)
+    roomy = per_gpu / (1.0 + per_gpu)
+    return np.where(~has, 2.0 + tight, np.where(free == 0, 1.0 + tight, roomy))
 
 
-def _whole_gpus(snapshot: Snapshot, rows: Rows) -> tuple[IntVector, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-    """Return (free whole GPUs, whether the node has GPUs of any kind) for the rows."""
+def _gpus(snapshot: Snapshot, rows: Rows) -> tuple[IntVector, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+    """Return (free GPUs, whether the node has GPUs of any kind) for the rows."""
     free, has = np.zeros(len(rows), dtype=np.int64), np.zeros(len(rows), dtype=np.bool_)
     for resource in snapshot.table.gpu_resources:
         has |= snapshot.allocatable_of(resource)[rows] > 0

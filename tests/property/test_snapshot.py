@@ -1,0 +1,136 @@
+"""The algebra of Snapshots: whatever happens to a cluster, in whatever order, the result is that of a fresh start."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from extender.packing.snapshot import Snapshot
+from tests.builders import node, pod
+from tests.strategies import NODE_NAMES, nodes, pods
+
+UIDS = tuple(f"u{i}" for i in range(6))
+
+
+@st.composite
+def steps(draw):
+    """Draw what a watch may report: ("node", NodeInfo), ("no node", name), ("pod", PodInfo), ("no pod", uid)."""
+    name, uid = draw(st.sampled_from(NODE_NAMES[:4])), draw(st.sampled_from(UIDS))
+    return draw(
+        st.one_of(
+            st.tuples(st.just("node"), nodes(name)),
+            st.tuples(st.just("no node"), st.just(name)),
+            st.tuples(st.just("pod"), pods(uid, node_names=NODE_NAMES[:4])),
+            st.tuples(st.just("pod"), pods(uid, node_names=NODE_NAMES[:4])),
+            st.tuples(st.just("no pod"), st.just(uid)),
+        )
+    )
+
+
+class Model:
+    """The cluster as two dictionaries; it makes each step on a Snapshot as the cache does."""
+
+    def __init__(self):
+        self.nodes = {}
+        self.pods = {}
+        self.snapshot = Snapshot.of([])
+
+    def take(self, kind, what):
+        if kind == "node":
+            self.nodes[what.name] = what
+            self.snapshot = self.snapshot.with_node(what)
+        elif kind == "no node":
+            self.nodes.pop(what, None)
+            self.snapshot = self.snapshot.without_node(what)
+        elif kind == "pod":
+            self._forget(what.uid)
+            self.pods[what.uid] = what
+            self.snapshot = self.snapshot.with_pod(what)
+        else:
+            self._forget(what)
+
+    def _forget(self, uid):
+        if (known := self.pods.pop(uid, None)) is not None:
+            self.snapshot = self.snapshot.without_pod(known)
+
+
+def value(snapshot):
+    """Return everything a Snapshot says, as plain values; the axis only as far as it carries amounts."""
+    axis = snapshot.table.axis.names
+    by_resource = zip(axis, snapshot.used.tolist(), snapshot.table.allocatable.tolist(), strict=True)
+    return {
+        "names": snapshot.table.names,
+        "nodes": snapshot.table.nodes,
+        "axis": axis,
+        "amounts": list(by_resource),
+        "pods": snapshot.pods,
+        "orphans": dict(snapshot.orphans),
+        "pending": dict(snapshot.pending),
+        "mix": dict(snapshot.mix.counts),
+        "nominated": dict(snapshot.nominated),
+    }
+
+
+@given(st.lists(steps(), max_size=12))
+def test_any_order_of_changes_equals_a_fresh_start(changes):
+    model = Model()
+    for change in changes:
+        model.take(*change)
+    assert value(model.snapshot) == value(Snapshot.of(model.nodes.values(), model.pods.values()))
+
+
+@given(st.lists(steps(), max_size=6), steps())
+def test_a_change_leaves_the_old_value_alone(before, change):
+    model = Model()
+    for step in before:
+        model.take(*step)
+    old = model.snapshot
+    said = copy.deepcopy(value(old))
+    model.take(*change)
+    assert value(old) == said
+    assert model.snapshot is old or model.snapshot.generation > old.generation
+
+
+@given(st.lists(steps(), max_size=8))
+def test_free_is_allocatable_less_what_pods_hold(changes):
+    model = Model()
+    for change in changes:
+        model.take(*change)
+    snapshot = model.snapshot
+    for resource in snapshot.table.axis.names:
+        for row, info in enumerate(snapshot.table.nodes):
+            held = sum(1 if resource == "pods" else p.requests.get(resource, 0) for p in snapshot.pods[row])
+            free = info.allocatable.get(resource, 0) - held
+            assert snapshot.free[snapshot.table.axis.index[resource], row] == free
+            assert snapshot.free_of(resource)[row] == max(0, free)
+
+
+def test_columns_cannot_be_written():
+    snapshot = Snapshot.of([node("n1").gpus(8).build()], [pod("p").gpus(2).on("n1").build()])
+    for column in (snapshot.used, snapshot.free, snapshot.table.allocatable):
+        assert not column.flags.writeable
+
+
+def test_what_is_remembered_is_forgotten_with_the_value():
+    snapshot = Snapshot.of([node("n1").gpus(8).build()])
+    assert snapshot.remember("answer", None, lambda: 1) == 1
+    assert snapshot.remember("answer", None, lambda: 2) == 1
+    changed = (
+        snapshot.with_pod(pod("p").build()),
+        snapshot.with_node(node("n2").build()),
+        snapshot.with_booked(np.zeros_like(snapshot.used)),
+    )
+    assert [other.remember("answer", None, lambda: 2) for other in changed] == [2, 2, 2]
+
+
+def test_bookings_lower_what_scores_see_and_nothing_else():
+    snapshot = Snapshot.of([node("n1").gpus(8).build()], [pod("p").gpus(2).on("n1").build()])
+    at = snapshot.table.axis.index["nvidia.com/gpu"]
+    booked = np.zeros_like(snapshot.used)
+    booked[at, 0] = 4
+    seen = snapshot.with_booked(booked)
+    # 8 allocatable, 2 held, 4 booked
+    assert (seen.free[at, 0], seen.free_for_score[at, 0], snapshot.free_for_score[at, 0]) == (6, 2, 6)
