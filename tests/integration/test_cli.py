@@ -1,0 +1,132 @@
+"""The command line as people type it: exit codes, one clear line for bad input, the keys of the contract."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.integration
+
+
+def run(*arguments, stdin=b"", **env):
+    import os
+
+    command = [sys.executable, "-m", "extender", *map(str, arguments)]
+    return subprocess.run(
+        command, input=stdin, capture_output=True, check=False, timeout=120, env={**os.environ, **env}
+    )
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cli") / "cluster.json"
+    path.write_bytes(run("synthetic", "--pods", 0).stdout)
+    return path
+
+
+@pytest.fixture(scope="module")
+def arrivals(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cli") / "arrivals.json"
+    path.write_bytes(run("synthetic", "--pods", 30).stdout)
+    return path
+
+
+def test_gpus_has_the_keys_of_the_contract(cluster):
+    done = run("gpus", "--cluster", cluster, "-o", "json")
+    report = json.loads(done.stdout)
+    assert done.returncode == 0, done.stderr
+    assert set(report) == {"nodes", "summary", "warnings"}
+    assert set(report["nodes"][0]) == {
+        "node", "resource", "model", "exclusive", "schedulable", "capacity", "allocatable", "used", "free",
+        "withdrawn", "overcommitted", "releasing", "pods",
+    }  # fmt: skip
+
+
+def test_fit_says_no_with_one_and_names_the_nodes(cluster, arrivals, tmp_path):
+    pod = json.loads(arrivals.read_bytes())["items"][0]
+    pod["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "64"}}
+    path = tmp_path / "pod.json"
+    path.write_text(json.dumps(pod))
+    done = run("fit", "--cluster", cluster, "--pod-file", path, "-o", "json")
+    row = json.loads(done.stdout)["pods"][0]
+    assert done.returncode == 1
+    assert set(row) == {"pod", "requests", "gated", "fits", "busy", "never", "verdict", "remedy"}
+    assert row["fits"] == []
+    assert len(row["never"]) == 240
+
+
+def test_simulate_places_arrivals_and_reads_standard_input(cluster, arrivals):
+    done = run("simulate", "--cluster", "-", "--arrivals", arrivals, "-o", "json", stdin=cluster.read_bytes())
+    report = json.loads(done.stdout)
+    assert done.returncode == 0, done.stderr
+    assert set(report) == {"placements", "summary", "warnings"}
+    assert all(set(row) == {"pod", "node", "reason"} for row in report["placements"])
+    assert report["summary"]["placed"] == 30
+
+
+def test_simulate_takes_the_stock_scheduler_and_any_policy(cluster, arrivals):
+    for policy in ("kube-scheduler", "first-fit", "fgd"):
+        done = run("simulate", "--cluster", cluster, "--arrivals", arrivals, "--policy", policy)
+        assert done.returncode == 0, done.stderr
+        assert b"30 of 30 pods placed" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "words"),
+    [
+        (["gpus", "--cluster", "/no/such/file"], b"", "/no/such/file: No such file"),
+        (["gpus", "--cluster", "-"], b"{", "standard input"),
+        (["gpus", "--cluster", "-"], b"", "standard input"),
+        (["gpus", "--cluster", "-"], b"\xff\xfe", "standard input"),
+        (["gpus", "--cluster", "-"], b'{"kind":"List","items":[{"kind":"Node","metadata":{"name":5}}]}', "name"),
+        (["simulate", "--cluster", "-"], b'{"kind":"List","items":[]}', "--arrivals"),
+        (["simulate", "--cluster", "-", "--policy", "best", "--queue"], b"{}", "unknown policy"),
+        (["fit", "--cluster", "-", "--pod", "a/b"], b'{"kind":"List","items":[]}', "there is no such pod"),
+        (["serve"], b"", "--cluster"),
+        (["config", "check", "/no/such/file"], b"", "/no/such/file"),
+        (["config", "check", "-"], b"\xff", "UTF-8"),
+    ],
+)
+def test_bad_input_is_one_clear_line_and_exit_code_two(arguments, stdin, words):
+    done = run(*arguments, stdin=stdin)
+    assert done.returncode == 2, done.stdout
+    lines = done.stderr.decode().strip().splitlines()
+    assert len(lines) == 1
+    assert words in lines[0]
+    assert b"Traceback" not in done.stderr
+
+
+def test_usage_errors_are_click_s_and_exit_with_two():
+    assert run("gpus").returncode == 2
+    assert run("no-such-command").returncode == 2
+
+
+def test_a_fault_in_the_configuration_stops_every_command(cluster, tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("scoring: {policy: best}\nserver: {thread: 4}\n")
+    done = run("gpus", "--cluster", cluster, "--config", path)
+    assert done.returncode == 2
+    assert b"scoring.policy" in done.stderr
+    assert b"server.thread" in done.stderr
+
+
+def test_config_check_judges_the_shipped_files():
+    for path in ("policy/scheduler-policy.json", "policy/kube-scheduler-config.yaml"):
+        done = run("config", "check", path, "-o", "json")
+        assert done.returncode == 0, done.stderr
+        assert set(json.loads(done.stdout)) == {"kind", "faults", "consequences"}
+
+
+def test_the_demo_ends_by_itself_and_shows_the_comparison():
+    done = run("demo", "--pods", 60)
+    assert done.returncode == 0, done.stderr
+    text = done.stdout.decode()
+    for words in (
+        "GPUs allocated",
+        "8-GPU pods refused",
+        "GPUs stranded for 8-GPU pods",
+        "evicted in vain",
+        "make run",
+    ):
+        assert words in text

@@ -1,0 +1,147 @@
+"""The simulated kube-scheduler."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from extender.packing.policies import REGISTRY
+from extender.packing.snapshot import Snapshot
+from extender.simulate import (
+    Churn,
+    Job,
+    KubeScheduler,
+    PolicyExtender,
+    SchedulerConfig,
+    nodes_to_find,
+    queue_order,
+    schedule_all,
+)
+from tests.builders import H100, node, pod
+
+NODES = [node(f"n{i}").gpus(8, H100).build() for i in range(4)]
+OURS = PolicyExtender(REGISTRY["hole-aware"]())
+
+
+def singles(count):
+    return [pod(f"p{i}").gpus(1).cpu(1).build() for i in range(count)]
+
+
+def nodes_used(snapshot):
+    return sum(bool(group) for group in snapshot.pods)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "percentage", "found"),
+    [
+        (50, 0, 50),  # below 100 every node is looked at
+        (1000, 0, 420),  # 50 - 1000 / 125 = 42 %
+        (5000, 0, 500),  # 50 - 40 = 10 %
+        (15000, 0, 750),  # never below 5 %
+        (150, 10, 100),  # never below 100 nodes
+        (1000, 100, 1000),
+    ],
+)
+def test_sampling_finds_as_many_nodes_as_kube_scheduler(nodes, percentage, found):
+    assert nodes_to_find(nodes, percentage) == found
+
+
+def test_alone_it_spreads_and_with_us_it_packs():
+    alone = KubeScheduler(Snapshot.of(NODES))
+    schedule_all(alone, singles(8))
+    ours = KubeScheduler(Snapshot.of(NODES), OURS)
+    schedule_all(ours, singles(8))
+    assert (nodes_used(alone.snapshot), nodes_used(ours.snapshot)) == (4, 1)
+
+
+def test_one_seed_one_outcome_and_seeds_differ():
+    def nodes_of(seed):
+        scheduler = KubeScheduler(Snapshot.of(NODES), config=SchedulerConfig(seed=seed))
+        return [p.node for p in schedule_all(scheduler, singles(12))]
+
+    assert nodes_of(1) == nodes_of(1)
+    assert len({tuple(nodes_of(seed)) for seed in range(5)}) > 1
+
+
+def test_a_refused_pod_gets_the_sentence_kube_scheduler_would_write():
+    scheduler = KubeScheduler(Snapshot.of(NODES))
+    placement = scheduler.schedule(pod("big").gpus(9).build())
+    assert placement.node is None
+    assert placement.reason == "0/4 nodes are available: 4 Insufficient nvidia.com/gpu."
+
+
+def test_removing_a_pod_gives_back_what_it_held():
+    start = Snapshot.of(NODES)
+    scheduler = KubeScheduler(start)
+    placed = scheduler.schedule(pod("p").gpus(8).cpu(4).memory(8).build()).pod
+    scheduler.remove(placed)
+    assert scheduler.snapshot.used.tolist() == start.used.tolist()
+    assert not scheduler.snapshot.mix.counts
+
+
+def test_a_low_weight_leaves_the_choice_to_in_tree_scores():
+    # At weight 1 our 10 is worth 100 points; a soft taint alone takes 300 from the node we prefer.
+    nodes = [node("n0").gpus(8, H100).taint("old", "yes", "PreferNoSchedule").build(), *NODES[1:]]
+    running = [pod("r").gpus(1).cpu(1).on("n0").build()]
+
+    def choice(weight):
+        scheduler = KubeScheduler(Snapshot.of(nodes, running), OURS, SchedulerConfig(weight=weight))
+        return scheduler.schedule(pod("p").gpus(1).cpu(1).build()).node
+
+    assert choice(1) != "n0"
+    assert choice(130) == "n0"
+
+
+@dataclass
+class RefusesAll:
+    """An extender that keeps no node."""
+
+    def filter(self, snapshot, pod, rows):
+        return rows[:0]
+
+    def prioritize(self, snapshot, pod, rows):
+        raise AssertionError("nothing is left to score")
+
+    def bind(self, pod, node_name):
+        raise AssertionError("nothing is bound")
+
+
+def test_an_extender_that_refuses_every_node_leaves_the_pod_waiting():
+    assert KubeScheduler(Snapshot.of(NODES), RefusesAll()).schedule(singles(1)[0]).node is None
+
+
+def test_the_queue_goes_by_priority_then_age():
+    urgent = replace(pod("u").build(), priority=5, created=9.0)
+    old, young = replace(pod("o").build(), created=1.0), replace(pod("y").build(), created=2.0)
+    assert sorted([young, urgent, old], key=queue_order) == [urgent, old, young]
+
+
+def job(name, at, length, gpus):
+    return Job(at, length, replace(pod(name).gpus(gpus).build(), created=at))
+
+
+def test_waiting_jobs_start_when_room_frees_and_their_wait_is_counted():
+    # a holds the node from 0 to 10; b arrives at 2 and starts at 10, having waited 8; c never starts: 12 - 4.
+    churn = Churn(KubeScheduler(Snapshot.of(NODES[:1])))
+    waits = churn.run([job("a", 0, 10, 8), job("b", 2, 100, 8), job("c", 4, 1, 8), job("d", 12, 1, 9)])
+    assert {w.pod.name: (w.seconds, w.started) for w in waits.values()} == {
+        "a": (0.0, True),
+        "b": (8.0, True),
+        "c": (8.0, False),
+        "d": (0.0, False),
+    }
+
+
+def test_small_jobs_overtake_large_ones_that_do_not_fit():
+    churn = Churn(KubeScheduler(Snapshot.of(NODES[:1])))
+    waits = churn.run([job("a", 0, 10, 4), job("b", 1, 1, 8), job("c", 2, 1, 4)])
+    assert {w.pod.name for w in waits.values() if w.started} == {"a", "c"}
+
+
+def test_sampling_moves_its_window_from_cycle_to_cycle():
+    nodes = [node(f"n{i:03}").gpus(1, H100).build() for i in range(400)]
+    scheduler = KubeScheduler(Snapshot.of(nodes), config=SchedulerConfig(percentage=25))
+    rows = np.arange(400)
+    windows = [scheduler._sample(rows).tolist() for _ in range(5)]
+    assert [w[0] for w in windows] == [0, 100, 200, 300, 0]
+    assert all(len(w) == 100 for w in windows)
