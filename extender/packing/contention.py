@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -65,24 +65,39 @@ def _groups(table: NodeTable, resource: str) -> ModelGroups:
     return ModelGroups(tuple(distinct), frozen(lookup[column.codes]))
 
 
-def accepted_groups(table: NodeTable, pods: PodClass) -> BoolVector:
-    """Return bool [group]: the models of which at least one node, were it empty, could run a class."""
+class ModelList(NamedTuple):
+    """The models a class of pods may use.
+
+    Attributes:
+        accepted: one byte per group, 1 where at least one node of the model, were it empty, could run the class.
+        typed: selectors, affinity, taints or wishes rule out some model, whatever the pods' size.
+    """
+
+    accepted: bytes
+    typed: bool
+
+
+def model_list(table: NodeTable, pods: PodClass) -> ModelList:
+    """Return the models a class may use; remembered per table."""
     # By identity, as in expected.shapes_of: hashing a class costs more than the rest. The class is kept with its answer.
-    known: dict[int, tuple[PodClass, BoolVector]] = table.remember("accepted", pods.gpu.resource, dict)
+    known: dict[int, tuple[PodClass, ModelList]] = table.remember("model lists", pods.gpu.resource, dict)
     entry = known.get(id(pods))
     if entry is None:
         if len(known) >= _MAX_CLASSES:
             known.clear()
-        entry = known[id(pods)] = (pods, _accepted(table, pods))
+        entry = known[id(pods)] = (pods, _model_list(table, pods))
     return entry[1]
 
 
-def _accepted(table: NodeTable, pods: PodClass) -> BoolVector:
+def _model_list(table: NodeTable, pods: PodClass) -> ModelList:
     groups = model_groups(table, pods.gpu.resource)
-    fits = static_verdicts(table, pods.constraints, pods.gpu).fits & (groups.of_row >= 0)
+    named = static_verdicts(table, pods.constraints, pods.gpu).fits & (groups.of_row >= 0)
+    fits = named.copy()
     for resource, amount in ((pods.gpu.resource, pods.gpu.count), (CPU, pods.cpu_milli), (MEMORY, pods.memory_bytes)):
         fits &= table.allocatable_of(resource) >= amount
-    return frozen(np.bincount(groups.of_row[fits], minlength=len(groups.labels)) > 0)
+    size = len(groups.labels)
+    typed = bool((np.bincount(groups.of_row[named], minlength=size) == 0).any())
+    return ModelList((np.bincount(groups.of_row[fits], minlength=size) > 0).tobytes(), typed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +107,18 @@ class Contention:
     Attributes:
         groups: the models.
         free: float [group], free GPUs on nodes that take pods.
-        flows: accepted models (as bytes of the mask) -> float [group], GPUs of that list's demand that come to each.
-        load: float [group], their sum.
+        typed: accepted models (as bytes) -> float [group], the GPUs of typed demand with that list that come to each.
+        load: float [group], their sum. Untyped demand takes part in the spread but guards nothing: it can go elsewhere.
     """
 
     groups: ModelGroups
     free: Floats
-    flows: Mapping[bytes, Floats]
+    typed: Mapping[bytes, Floats]
     load: Floats
 
-    def pressure(self, accepted: BoolVector) -> Floats:
-        """Return float [group]: demand of *other* lists per free GPU, for a pod that accepts ``accepted``."""
-        own = self.flows.get(accepted.tobytes())
+    def pressure(self, accepted: bytes) -> Floats:
+        """Return float [group]: typed demand of *other* lists per free GPU, for a pod that accepts ``accepted``."""
+        own = self.typed.get(accepted)
         others = self.load if own is None else self.load - own
         return np.maximum(others, 0.0) / np.maximum(self.free, 1.0)
 
@@ -119,15 +134,24 @@ def _contention(snapshot: Snapshot, resource: str) -> Contention:
     at = snapshot.table.axis.index.get(resource)
     seen = np.zeros(len(snapshot), dtype=np.int64) if at is None else np.maximum(snapshot.free_for_score[at], 0)
     free = groups.totals(seen * snapshot.table.open)
-    demand: dict[bytes, int] = defaultdict(int)
-    for pods, count in snapshot.mix.counts.items():
-        if pods.gpu.whole and pods.gpu.resource == resource:
-            demand[accepted_groups(snapshot.table, pods).tobytes()] += count * pods.gpu.count
+    demand = _demand(snapshot, resource)
     lists = sorted(key for key in demand if any(key))
     accepted = np.frombuffer(b"".join(lists), dtype=np.bool_).reshape(len(lists), len(groups.labels))
-    amounts = np.array([demand[key] for key in lists], dtype=np.float64)
-    flows = spread(accepted, amounts * (free.sum() / max(1.0, amounts.sum())), free)
-    return Contention(groups, free, dict(zip(lists, flows, strict=True)), flows.sum(axis=0))
+    untyped, typed = np.array([demand[key] for key in lists], dtype=np.float64).reshape(-1, 2).T
+    total = untyped + typed
+    flows = spread(accepted, total * (free.sum() / max(1.0, total.sum())), free)
+    guarded = flows * (typed / np.maximum(total, 1.0))[:, None]
+    return Contention(groups, free, dict(zip(lists, guarded, strict=True)), guarded.sum(axis=0))
+
+
+def _demand(snapshot: Snapshot, resource: str) -> Mapping[bytes, list[int]]:
+    """Return accepted models -> [untyped GPUs, typed GPUs] that the mix asks for."""
+    demand: dict[bytes, list[int]] = defaultdict(lambda: [0, 0])
+    for pods, count in snapshot.mix.counts.items():
+        if pods.gpu.whole and pods.gpu.resource == resource:
+            names = model_list(snapshot.table, pods)
+            demand[names.accepted][names.typed] += count * pods.gpu.count
+    return demand
 
 
 def spread(accepted: BoolMatrix, demand: Floats, free: Floats) -> Floats:

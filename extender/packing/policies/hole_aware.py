@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from extender.packing.contention import accepted_groups, contention
+from extender.packing.contention import contention, model_list
 from extender.packing.expected import FitShare
 from extender.packing.fit import filter_nodes, term_mask
 from extender.packing.framework import Rows, Utilities
@@ -80,10 +80,10 @@ def fragmentation(question: Candidates) -> Utilities:
 
 
 def guard(question: Candidates) -> Utilities:
-    """Return n times the demand of others per free GPU of the node's model; 0 for nodes that are not whole GPUs."""
+    """Return n times the typed demand of others per free GPU of the node's model; 0 for nodes that are not whole GPUs."""
     resource = question.pod.gpu.resource
     state = contention(question.snapshot, resource)
-    pressure = state.pressure(accepted_groups(question.snapshot.table, PodClass.of(question.pod)))
+    pressure = state.pressure(model_list(question.snapshot.table, PodClass.of(question.pod)).accepted)
     cost: Utilities = question.count * np.append(pressure, 0.0)[state.groups.of_row[question.rows]]
     return cost
 
