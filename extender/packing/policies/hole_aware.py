@@ -29,7 +29,7 @@ class Weights:
     """What each term counts; the values of packing-benchmarks 4c where it has one."""
 
     fragmentation: float = 1.0
-    guard: float = 10.0
+    guard: float = 20.0
     large_node: float = 1.0
     cpu_ratio: float = 0.1
     ladder: float = 10.0
@@ -89,13 +89,16 @@ def guard(question: Candidates) -> Utilities:
 
 
 def large_node(question: Candidates) -> Utilities:
-    """Return n on the largest nodes for a pod of at most a quarter of one: small pods use large nodes last."""
+    """Return n g/G on the largest nodes (g of G GPUs free) for a pod of at most a quarter of one, else 0.
+
+    Small pods use large nodes last, and the more so the wholer the node is.
+    """
     resource = question.pod.gpu.resource
     sizes = np.where(question.snapshot.table.whole(resource), question.snapshot.allocatable_of(resource), 0)
     largest = int(sizes.max(initial=0))
     if 4 * question.count > largest:
         return np.zeros(len(question.rows))
-    cost: Utilities = question.count * (sizes[question.rows] == largest).astype(np.float64)
+    cost: Utilities = question.count * (sizes[question.rows] == largest) * question.gpus / largest
     return cost
 
 
