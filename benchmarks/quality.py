@@ -4,9 +4,9 @@
     python -m benchmarks.quality --small    the same, small, in a minute: what CI runs
 
 Every policy is asked through the same simulated kube-scheduler: 0..10 scores at the shipped weight, default in-tree
-scorers beside it, random ties. Saturation draws demand of exactly the cluster's GPUs and tries each pod once; the figure
-is the share of GPUs left unallocated. Churn offers a load and counts how long pods wait; ``pooled`` is the wait without
-node boundaries, one big node per GPU model, which no placement can beat by more than chance.
+scorers beside it, random ties. Saturation draws demand of exactly the cluster's GPUs and tries each pod once; the
+figure is the share of GPUs left unallocated. Churn offers a load and counts how long pods wait; ``pooled`` is the wait
+without node boundaries, one big node per GPU model, which no placement can beat by more than chance.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from typing import Any, Final, NoReturn
 
 import click
 from rich.console import Console, RenderableType
-from rich.text import Text
 
 import extender
 from extender import demo as demonstration
@@ -30,6 +29,7 @@ from extender.scoring import make_policy
 from extender.simulation_report import simulation_report
 
 STDIN: Final = "-"
+PIPE_COLUMNS: Final = 220
 
 _config_option = click.option(
     "--config", "config_file", type=click.Path(path_type=Path), help="The program's YAML configuration."
@@ -84,6 +84,11 @@ def _print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=1, ensure_ascii=False))
 
 
+def _console() -> Console:
+    """Return the terminal, or for a pipe a page wide enough that cells are not broken (COLUMNS says otherwise)."""
+    return Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPE_COLUMNS, highlight=False)
+
+
 def _warn(warnings: Iterable[str]) -> None:
     for line in warnings:
         click.secho(f"warning: {line}", fg="yellow", err=True)
@@ -96,7 +101,7 @@ def _finish(
     if output == "json":
         _print_json(report)
     else:
-        Console().print(rendered())
+        _console().print(rendered())
     raise SystemExit(0 if ok else 1)
 
 
@@ -148,7 +153,12 @@ def fit(
     dump = read_cluster(clusters, config)
     pods = _asked_pods(dump, pod_name, pod_file, GpuRules.of(config.gpus))
     report = reports.fit_report(Snapshot.of(dump.nodes, dump.pods), pods, dump.warnings)
-    _finish(report, output, lambda: tables.render_fit(report), ok=all(row["fits"] for row in report["pods"] if not row["gated"]))
+    _finish(
+        report,
+        output,
+        lambda: tables.render_fit(report),
+        ok=all(row["fits"] for row in report["pods"] if not row["gated"]),
+    )
 
 
 def _asked_pods(dump: ClusterDump, name: str | None, file: str | None, rules: GpuRules) -> list[PodInfo]:
@@ -168,8 +178,20 @@ def _asked_pods(dump: ClusterDump, name: str | None, file: str | None, rules: Gp
 @click.option("--arrivals", metavar="FILE", help="Pods that arrive one after the other, in the file's order.")
 @click.option("--queue", is_flag=True, help="Let the dump's own pending pods arrive (first).")
 @click.option("--policy", help="Policy to score with, or `kube-scheduler` for none (configuration: scoring.policy).")
-@click.option("--weight", default=simulate.SHIPPED_WEIGHT, show_default=True, help="Weight of the extender.")
-@click.option("--percentage", default=100, show_default=True, help="percentageOfNodesToScore; 0 is adaptive.")
+@click.option(
+    "--weight",
+    type=click.IntRange(min=1),
+    default=simulate.SHIPPED_WEIGHT,
+    show_default=True,
+    help="Weight of the extender.",
+)
+@click.option(
+    "--percentage",
+    type=click.IntRange(0, 100),
+    default=100,
+    show_default=True,
+    help="percentageOfNodesToScore; 0 is adaptive.",
+)
 @click.option("--seed", default=0, show_default=True, help="Of kube-scheduler's random choice among equal scores.")
 @_config_option
 @_output_option
@@ -229,12 +251,19 @@ def config_check(file: str, output: str) -> None:
     except UnicodeDecodeError as error:
         raise InputError(f"{source}: is not UTF-8 text ({error.reason} at byte {error.start})") from error
     verdict = schedulerconfig.judge(text, source=source, known_policies=REGISTRY)
-    report = {"kind": verdict.kind, "faults": list(verdict.faults), "consequences": list(verdict.consequences)}
-    _finish(report, output, lambda: Text(schedulerconfig.render_verdict(verdict)), ok=not verdict.faults)
+    if verdict.kind == schedulerconfig.UNKNOWN:
+        raise InputError(f"{source}: {verdict.faults[0] if verdict.faults else 'is empty'}")
+    if output == "json":
+        _print_json({"kind": verdict.kind, "faults": list(verdict.faults), "consequences": list(verdict.consequences)})
+    else:
+        click.echo(schedulerconfig.render_verdict(verdict), nl=False)
+    raise SystemExit(0 if verdict.ok else 1)
 
 
 @cli.command()
-@click.option("--pods", default=demonstration.PODS, show_default=True, help="Pods that arrive.")
+@click.option(
+    "--pods", type=click.IntRange(min=1), default=demonstration.PODS, show_default=True, help="Pods that arrive."
+)
 @click.option("--seed", default=demonstration.SEED, show_default=True, help="Of cluster, arrivals and ties.")
 def demo(pods: int, seed: int) -> None:
     """Run the main job on a synthetic cluster: the real service over HTTP, beside kube-scheduler alone."""
@@ -242,7 +271,9 @@ def demo(pods: int, seed: int) -> None:
 
 
 @cli.command("synthetic")
-@click.option("--pods", default=0, show_default=True, help="Pods to generate instead of the cluster.")
+@click.option(
+    "--pods", type=click.IntRange(min=0), default=0, show_default=True, help="Pods to generate instead of the cluster."
+)
 @click.option("--seed", default=demonstration.SEED, show_default=True, help="Of the generator.")
 def synthetic_command(pods: int, seed: int) -> None:
     """Print the demo's cluster (or its arrivals) as `kubectl get -o json` would."""

@@ -106,8 +106,8 @@ def resources_fit(snapshot: Snapshot, used: IntMatrix, pod: PodInfo, rows: Rows,
 def balanced_allocation(snapshot: Snapshot, used: IntMatrix, pod: PodInfo, rows: Rows) -> IntScores:
     """Return 100 x (1 - standard deviation of the used shares of cpu and memory)."""
     cpu, memory = (_shares(snapshot, used, pod, rows, resource) for resource in (CPU, MEMORY))
-    assert cpu is not None and memory is not None  # noqa: S101 - the two are always counted
-    return ((1 - np.abs(cpu - memory) / 2) * MAX_NODE_SCORE).astype(np.int64)
+    lopsided = 0.0 if cpu is None or memory is None else np.abs(cpu - memory)
+    return np.asarray((1 - lopsided / 2) * MAX_NODE_SCORE).astype(np.int64)
 
 
 def node_affinity(table: NodeTable, pod: PodInfo, rows: Rows) -> IntScores:

@@ -1,6 +1,6 @@
 """Speaks to an extender over HTTP as kube-scheduler does: one kept-alive connection, names only, Go's key casing.
 
-Used by the simulator, the demo and the tests; a client of the protocol, so it knows nothing of our own modules' insides.
+Used by the simulator, the demo and the tests. A client of the protocol: it knows nothing of the service's insides.
 """
 
 from __future__ import annotations

@@ -237,8 +237,8 @@ class Parameters(Section):
     )
     preference_weight: Weight = Field(
         10.0,
-        description="Factor of the share of its preferred node affinity that a node misses. 10: as with the ladder, the "
-        "pod's word beats packing; in-tree scoring of preferences is overruled at a weight that decides.",
+        description="Factor of the share of a pod's preferred node affinity that a node misses. 10: as with the "
+        "ladder, the pod's word beats packing; in-tree scoring of preferences is overruled at a weight that decides.",
     )
     type_rank_weight: Weight = Field(
         0.05,
@@ -261,7 +261,7 @@ class Scoring(Section):
     def _known(cls, value: str, info: ValidationInfo) -> str:
         known: Collection[str] | None = info.context
         if known is not None and value not in known:
-            raise ValueError(f"unknown policy; known are {', '.join(sorted(known))}")
+            raise ValueError(f"must be one of {', '.join(sorted(known))}")
         return value
 
 

@@ -51,7 +51,7 @@ class PolicyExtender:
 
     policy: Policy
 
-    def filter(self, snapshot: Snapshot, pod: PodInfo, rows: Rows) -> Rows:
+    def filter(self, snapshot: Snapshot, pod: PodInfo, rows: Rows) -> Rows:  # noqa: ARG002 - the protocol's signature
         """Keep every row."""
         return rows
 

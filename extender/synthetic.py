@@ -1,7 +1,7 @@
 """Synthetic clusters and arrivals as Kubernetes objects: what the demo, the benchmarks and the tests run on.
 
-Everything is a function of a spec and a seed. Objects are plain dicts in the form ``kubectl get -o json`` prints, so they
-pass through the same converters as a real dump.
+Everything is a function of a spec and a seed. Objects are plain dicts in the form ``kubectl get -o json`` prints, so
+they pass through the same converters as a real dump.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ import random
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 GFD_PRODUCT: Final = "nvidia.com/gpu.product"
 OLD_NAME: Final = "alpha.kubernetes.io/nvidia-gpu-name"
 GPU: Final = "nvidia.com/gpu"
 _SPACE: Final = uuid.UUID("6f2d3c1a-5b64-4a0e-9d43-0d1b1c1f0a51")
+_READY: Final = MappingProxyType({"type": "Ready", "status": "True"})
 _EPOCH_ISO: Final = "2026-01-01T{:02d}:{:02d}:{:02d}Z"
 
 Manifest = dict[str, Any]
@@ -103,7 +105,7 @@ def _node(group: NodeGroup, number: int) -> Manifest:
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": name, "uid": _uid("node", name), "labels": labels},
         "spec": {},
-        "status": {"capacity": amounts, "allocatable": dict(amounts), "conditions": [{"type": "Ready", "status": "True"}]},
+        "status": {"capacity": amounts, "allocatable": dict(amounts), "conditions": [dict(_READY)]},
     }  # fmt: skip
 
 
@@ -111,7 +113,7 @@ def _uid(*parts: object) -> str:
     return str(uuid.uuid5(_SPACE, "/".join(map(str, parts))))
 
 
-def pod_manifest(
+def pod_manifest(  # noqa: PLR0913 - the fields of a pod
     name: str, requests: Mapping[str, str], *, namespace: str = "ml", node: str = "", second: int = 0,
     models: tuple[str, tuple[str, ...]] | None = None, priority: int = 0, annotations: Mapping[str, str] | None = None,
 ) -> Manifest:  # fmt: skip

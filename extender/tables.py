@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from extender.reports import SIZES, FitReport, FitRow, GpuRow, GpusReport, ModelRow
-from extender.simulation_report import SimulationReport
+from extender.simulation_report import SimulationReport, SimulationSummary
 
 _LISTED: Final = 4
 _STYLE: Final = {"fits": "green", "busy": "yellow", "never": "red", "gated": "cyan"}
@@ -75,7 +75,7 @@ def _holders(row: GpuRow) -> Text:
 
 
 def _pod(row: FitRow) -> RenderableType:
-    asked = ", ".join(f"{amount} {name}" for name, amount in row["requests"].items() if amount)
+    asked = ", ".join(_amount(name, amount) for name, amount in row["requests"].items() if amount)
     word = row["verdict"].partition(":")[0]
     lines = [
         Text(row["pod"], style="bold").append(f"  asks for {asked or 'nothing'}", style="not bold"),
@@ -89,11 +89,42 @@ def _pod(row: FitRow) -> RenderableType:
     return Group(*lines, Text())
 
 
+def _amount(name: str, amount: int) -> str:
+    """Return an amount of `requests_by_unit` as people write it."""
+    if name == "cpu_milli":
+        return f"{amount / 1000:g} cpu"
+    if name == "memory_bytes":
+        return f"{amount / 2**30:.4g} GiB memory"
+    return f"{amount} {name}"
+
+
 def _reasons(reasons: Mapping[str, str]) -> list[str]:
     """Return one line per reason, the commonest first."""
     counts = Counter(reasons.values())
     names = {text: [name for name, why in reasons.items() if why == text] for text in counts}
     return [f"{count} x {text}: {_some(names[text])}" for text, count in counts.most_common()]
+
+
+# ---------------------------------------------------------------- simulate
+
+
+def render_simulation(report: SimulationReport) -> RenderableType:
+    """Return the report of `simulate` as a table, arrivals in order, with the totals below."""
+    table = _table("POD", "NODE", "WHY NOT")
+    for row in report["placements"]:
+        table.add_row(row["pod"], row["node"] or Text("-", style="red"), row["reason"])
+    total = report["summary"]
+    stranded = ", ".join(f"{gpus} for {size}-GPU pods" for size, gpus in total["stranded_gpus"].items() if gpus)
+    lines = [
+        _placed(total),
+        f"{total['free_gpus']} whole GPUs left free; of these are in pieces too small: {stranded or 'none'}.",
+    ]
+    return Group(table, *lines, *_warnings(report["warnings"]))
+
+
+def _placed(total: SimulationSummary) -> str:
+    pods = f"{total['placed']} of {total['arrived']} pods placed"
+    return f"{pods}, {total['gpus_placed']} of {total['gpus_arrived']} GPUs asked for."
 
 
 # ---------------------------------------------------------------- both
@@ -113,17 +144,3 @@ def _some(names: list[str]) -> str:
 
 def _warnings(lines: Iterable[str]) -> list[Text]:
     return [Text(f"warning: {line}", style="yellow") for line in lines]
-
-
-def render_simulation(report: SimulationReport) -> RenderableType:
-    """Return the report of `simulate` as a table, arrivals in order, with the totals below."""
-    table = _table("POD", "NODE", "WHY NOT")
-    for row in report["placements"]:
-        table.add_row(row["pod"], row["node"] or Text("-", style="red"), row["reason"])
-    total = report["summary"]
-    stranded = ", ".join(f"{gpus} for {size}-GPU pods" for size, gpus in total["stranded_gpus"].items() if gpus)
-    lines = [
-        f"{total['placed']} of {total['arrived']} pods placed, {total['gpus_placed']} of {total['gpus_arrived']} GPUs asked for.",
-        f"{total['free_gpus']} whole GPUs left free; of these are in pieces too small: {stranded or 'none'}.",
-    ]
-    return Group(table, *lines, *_warnings(report["warnings"]))

@@ -21,7 +21,7 @@ from extender.packing.fit import static_verdicts
 from extender.packing.mix import PodClass
 from extender.packing.resources import CPU, MEMORY
 from extender.packing.snapshot import Snapshot
-from extender.packing.table import BoolVector, Codes, NodeTable, frozen
+from extender.packing.table import Codes, NodeTable, frozen
 
 Floats = npt.NDArray[np.float64]
 
@@ -79,7 +79,7 @@ class ModelList(NamedTuple):
 
 def model_list(table: NodeTable, pods: PodClass) -> ModelList:
     """Return the models a class may use; remembered per table."""
-    # By identity, as in expected.shapes_of: hashing a class costs more than the rest. The class is kept with its answer.
+    # By identity, as in expected.shapes_of: hashing a class costs more than the rest. The class is kept beside it.
     known: dict[int, tuple[PodClass, ModelList]] = table.remember("model lists", pods.gpu.resource, dict)
     entry = known.get(id(pods))
     if entry is None:

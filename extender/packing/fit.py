@@ -23,7 +23,7 @@ from extender.packing.snapshot import Snapshot
 from extender.packing.table import BoolVector, Codes, IntVector, NodeTable, frozen
 from extender.packing.types import PodInfo
 
-# The wording is kube-scheduler's where it has one: plugins/{nodeunschedulable,tainttoleration,nodeaffinity}, noderesources/fit.go.
+# kube-scheduler's wording: plugins/{nodeunschedulable,tainttoleration,nodeaffinity}, noderesources/fit.go.
 UNSCHEDULABLE: Final = "node(s) were unschedulable"
 AFFINITY: Final = "node(s) didn't match Pod's node affinity/selector"
 TOO_MANY_PODS: Final = "Too many pods"

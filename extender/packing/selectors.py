@@ -14,6 +14,8 @@ from typing import Final
 
 NAME_FIELD: Final = "metadata.name"
 UNSCHEDULABLE_KEY: Final = "node.kubernetes.io/unschedulable"
+# Leading zeros are legal; past this nobody means a number, and reading it would cost time.
+_LONGEST_INTEGER: Final = 40
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 _NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _LABEL_VALUE = re.compile(f"(?:{_NAME})?", re.ASCII)
@@ -38,7 +40,7 @@ _FIELD_OPERATORS: Final = frozenset({Operator.IN, Operator.NOT_IN})
 
 def parse_int64(text: str) -> int | None:
     """Read an integer as Go's ``strconv.ParseInt(text, 10, 64)`` does; None where that fails."""
-    if not _INTEGER.fullmatch(text) or len(text) > 40:
+    if not _INTEGER.fullmatch(text) or len(text) > _LONGEST_INTEGER:
         return None
     number = int(text)
     return number if -(2**63) <= number < 2**63 else None

@@ -1,7 +1,8 @@
 """Which pods would have to leave a node for another to run: kube-scheduler's dry run of preemption.
 
-Source: pkg/scheduler/framework/plugins/defaultpreemption ``SelectVictimsOnNode``: take away every pod of lower priority,
-see whether the pod fits, then give back as many as possible, the most important first. PodDisruptionBudgets are not seen.
+Source: pkg/scheduler/framework/plugins/defaultpreemption ``SelectVictimsOnNode``: take away every pod of lower
+priority, see whether the pod fits, then give back as many as possible, the most important first.
+PodDisruptionBudgets are not seen.
 """
 
 from __future__ import annotations

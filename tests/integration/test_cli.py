@@ -1,6 +1,7 @@
 """The command line as people type it: exit codes, one clear line for bad input, the keys of the contract."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -10,8 +11,6 @@ pytestmark = pytest.mark.integration
 
 
 def run(*arguments, stdin=b"", **env):
-    import os
-
     command = [sys.executable, "-m", "extender", *map(str, arguments)]
     return subprocess.run(
         command, input=stdin, capture_output=True, check=False, timeout=120, env={**os.environ, **env}
@@ -81,7 +80,7 @@ def test_simulate_takes_the_stock_scheduler_and_any_policy(cluster, arrivals):
         (["gpus", "--cluster", "-"], b"\xff\xfe", "standard input"),
         (["gpus", "--cluster", "-"], b'{"kind":"List","items":[{"kind":"Node","metadata":{"name":5}}]}', "name"),
         (["simulate", "--cluster", "-"], b'{"kind":"List","items":[]}', "--arrivals"),
-        (["simulate", "--cluster", "-", "--policy", "best", "--queue"], b"{}", "unknown policy"),
+        (["simulate", "--cluster", "-", "--policy", "best", "--queue"], b"{}", "must be one of"),
         (["fit", "--cluster", "-", "--pod", "a/b"], b'{"kind":"List","items":[]}', "there is no such pod"),
         (["serve"], b"", "--cluster"),
         (["config", "check", "/no/such/file"], b"", "/no/such/file"),

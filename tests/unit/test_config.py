@@ -129,7 +129,7 @@ def test_all_faults_of_all_sources_are_reported_at_once(faults):
         "server.threads: input should be a valid integer, got '8'",
         "server.thread: unknown key; did you mean threads?",
         "verbs.bind: input should be a valid boolean, got 1 (from GPU_EXTENDER_VERBS__BIND)",
-        "scoring.policy: unknown policy; known are best-fit, hole-aware, got 'hole-awar'",
+        "scoring.policy: must be one of best-fit, hole-aware, got 'hole-awar'",
         "scoring.weight: unknown key",
         "verb: unknown key; did you mean verbs?",
     )
@@ -183,7 +183,7 @@ def test_a_file_that_cannot_be_read_is_one_fault(tmp_path):
 
 
 def test_a_default_policy_that_does_not_exist_is_a_fault():
-    with pytest.raises(ConfigError, match=r"scoring\.policy: unknown policy"):
+    with pytest.raises(ConfigError, match=r"scoring\.policy: must be one of"):
         load_config(None, env={}, overrides={}, known_policies={"best-fit"})
 
 

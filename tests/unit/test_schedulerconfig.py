@@ -651,7 +651,7 @@ def test_our_own_faults_are_all_told():
     verdict = judge("server: {thread: 2}\nscoring: {policy: x}", source="x", known_policies={"hole-aware"})
     assert verdict.faults == (
         "server.thread: unknown key; did you mean threads?",
-        "scoring.policy: unknown policy; known are hole-aware, got 'x'",
+        "scoring.policy: must be one of hole-aware, got 'x'",
     )
 
 

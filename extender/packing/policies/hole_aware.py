@@ -2,8 +2,8 @@
 
     cost = fragmentation + guard + large_node + cpu_ratio + ladder + preference + tie        (each term one function)
 
-The terms are those of packing-benchmarks 4c that need no solver; each says in GPUs what the cluster loses. The pods seen
-waiting and running are the forecast. A pod without GPUs goes where it takes nothing from GPUs. Units: GPUs, unless said.
+Each term says in GPUs what the cluster loses; the pods seen waiting and running are the forecast. A pod without GPUs
+goes where it takes nothing from GPUs. Units are GPUs unless a docstring says otherwise.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from extender.packing.types import PodInfo
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What each term counts; the values of packing-benchmarks 4c where it has one."""
+    """What each term counts; the values of docs/background.md where it has one."""
 
     fragmentation: float = 1.0
     guard: float = 20.0
@@ -80,7 +80,7 @@ def fragmentation(question: Candidates) -> Utilities:
 
 
 def guard(question: Candidates) -> Utilities:
-    """Return n times the typed demand of others per free GPU of the node's model; 0 for nodes that are not whole GPUs."""
+    """Return n times the typed demand of others per free GPU of the node's model; 0 where GPUs are not whole."""
     resource = question.pod.gpu.resource
     state = contention(question.snapshot, resource)
     pressure = state.pressure(model_list(question.snapshot.table, PodClass.of(question.pod)).accepted)
@@ -129,7 +129,7 @@ def ladder(question: Candidates) -> Utilities:
 
 
 def preference(question: Candidates) -> Utilities:
-    """Return n times the share of the pod's preferred node affinity that a node misses, the best feasible node's being 1.
+    """Return n times the share of the pod's preferred node affinity that a node misses; the best feasible node has all.
 
     In-tree NodeAffinity scales its score by the best feasible node likewise; at a weight that decides, that score is
     overruled, so the preference has to be honoured here.

@@ -1,0 +1,135 @@
+"""Every metric of the service, on a registry of its own; `docs/metrics.md` is made from the table below.
+
+Label sets are closed: verbs, codes, causes, GPU resources and models of the cluster; never nodes or pods. What is read
+off the Snapshot is in `gauges`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, PlatformCollector, ProcessCollector
+from prometheus_client.gc_collector import GCCollector
+
+PREFIX: Final = "gpu_extender_"
+
+
+class Kind(Enum):
+    """Type of a metric."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One metric: its name without the prefix, its labels, and what it says (with its unit)."""
+
+    kind: Kind
+    name: str
+    labels: tuple[str, ...]
+    text: str
+
+    @property
+    def full_name(self) -> str:
+        """Return the name that is scraped."""
+        return PREFIX + self.name
+
+
+DURATION: Final = Spec(
+    Kind.HISTOGRAM, "request_duration_seconds", ("verb", "code"), "Time from body read to answer made, per verb."
+)
+REQUESTS: Final = Spec(Kind.COUNTER, "requests_total", ("verb", "code"), "Requests answered, by HTTP status.")
+ERROR_ANSWERS: Final = Spec(
+    Kind.COUNTER, "error_answers_total", ("verb",), "Answers with a non-empty `Error`; kube-scheduler shows its text."
+)
+BUGS: Final = Spec(
+    Kind.COUNTER, "internal_errors_total", ("verb",), "Faults of our own: HTTP 500 and a traceback in the log."
+)
+LAST_REQUEST: Final = Spec(
+    Kind.GAUGE, "last_request_timestamp_seconds", ("verb",),
+    "When a verb was last asked, in seconds since the epoch; absent: never, is the extender registered?",
+)  # fmt: skip
+CONSIDERED: Final = Spec(
+    Kind.HISTOGRAM, "nodes_considered", ("verb",), "Candidate nodes per question of filter and prioritize."
+)
+REJECTIONS: Final = Spec(
+    Kind.COUNTER, "rejections_total", ("reason",), "Candidate nodes that filter rejected, by cause."
+)
+HANDOFFS: Final = Spec(
+    Kind.COUNTER, "handoffs_total", ("result",),
+    "Prioritize questions whose list filter had answered just before (`hit`), or not (`miss`).",
+)  # fmt: skip
+
+REQUEST_SPECS: Final = (
+    DURATION, REQUESTS, ERROR_ANSWERS, BUGS, LAST_REQUEST, CONSIDERED, REJECTIONS, HANDOFFS,
+)  # fmt: skip
+
+_SECONDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_NODES: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000)
+
+
+class Metrics:
+    """The counters and histograms of the verbs. Labelled children are kept: finding one costs as much as using it."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+        self._duration = self._histogram(DURATION, _SECONDS)
+        self._requests = self._counter(REQUESTS)
+        self._error_answers = self._counter(ERROR_ANSWERS)
+        self._bugs = self._counter(BUGS)
+        self._last_request = Gauge(
+            LAST_REQUEST.full_name, LAST_REQUEST.text, LAST_REQUEST.labels, registry=self.registry
+        )
+        self._considered = self._histogram(CONSIDERED, _NODES)
+        self._rejections = self._counter(REJECTIONS)
+        self._handoffs = self._counter(HANDOFFS)
+        self._children: dict[tuple[str, int], tuple[Histogram, Counter, Gauge]] = {}
+        self._considered_children: dict[str, Histogram] = {}
+
+    def answered(self, verb: str, code: int, seconds: float, now: float) -> None:
+        """Count one request; `now` in seconds since the epoch."""
+        children = self._children.get((verb, code))
+        if children is None:
+            labels = (verb, str(code))
+            children = self._duration.labels(*labels), self._requests.labels(*labels), self._last_request.labels(verb)
+            self._children[verb, code] = children
+        duration, requests, last = children
+        duration.observe(seconds)
+        requests.inc()
+        last.set(now)
+
+    def considered(self, verb: str, nodes: int) -> None:
+        """Count the candidates of a question."""
+        child = self._considered_children.get(verb)
+        if child is None:
+            child = self._considered_children[verb] = self._considered.labels(verb)
+        child.observe(nodes)
+
+    def rejected(self, cause: str, nodes: int) -> None:
+        """Count candidates that filter rejected."""
+        self._rejections.labels(cause).inc(nodes)
+
+    def answered_error(self, verb: str) -> None:
+        """Count an answer that is an `Error`."""
+        self._error_answers.labels(verb).inc()
+
+    def handed_off(self, *, hit: bool) -> None:
+        """Count a prioritize question whose rows were known, or not."""
+        self._handoffs.labels("hit" if hit else "miss").inc()
+
+    def bug(self, verb: str) -> None:
+        """Count a fault of our own."""
+        self._bugs.labels(verb).inc()
+
+    def _counter(self, spec: Spec) -> Counter:
+        return Counter(spec.full_name, spec.text, spec.labels, registry=self.registry)
+
+    def _histogram(self, spec: Spec, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(spec.full_name, spec.text, spec.labels, registry=self.registry, buckets=buckets)

@@ -1,0 +1,233 @@
+"""What each verb decides: (view, question, settings) -> answer. Pure: no JSON, no Flask, no clock, nothing changed.
+
+A refusal is a reason per candidate; trouble of the cluster is an `error` in the answer. Asked twice, a verb answers
+twice the same (kube-scheduler does ask twice: protocol.md 2.2). The node a pod will surely get, which belongs into the
+tentative ledger, is `filter_booking` or the `best` of prioritize; booking it is the caller's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from extender.cache import View
+from extender.packing.fit import NOT_KNOWN, Cause, Reason, Verdicts, filter_nodes, static_verdicts
+from extender.packing.framework import Policy, Rows, Scores, run_score
+from extender.packing.resources import PODS
+from extender.packing.snapshot import Snapshot
+from extender.packing.table import BoolVector, Codes, IntMatrix, NodeTable
+from extender.packing.types import PodInfo
+from extender.packing.victims import victims_on
+from extender.wire import Failure, FilterAnswer, Form, PreemptQuestion, PrioritizeAnswer, Question, Victims
+
+NOT_SYNCED: Final = "the cluster's nodes and pods are not known yet"
+UNKNOWN_ROW: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class VerbSettings:
+    """How the verbs behave (`verbs.*` and `scoring.*` of the configuration).
+
+    Attributes:
+        policy: scores the candidates that fit.
+        trust_scheduler: what kube-scheduler offers has room, whatever we count (`counts: scheduler`).
+        pass_through_pods_without_gpus: score such pods 0 everywhere.
+    """
+
+    policy: Policy
+    trust_scheduler: bool = False
+    pass_through_pods_without_gpus: bool = False
+
+    def keeps(self, reason: Reason) -> bool:
+        """Tell whether a candidate with this verdict stays in filter's answer."""
+        return reason.cause is Cause.NONE or (self.trust_scheduler and reason.cause is Cause.RESOURCES)
+
+
+def locate(table: NodeTable, names: Sequence[str]) -> Rows:
+    """Return the row of every name, UNKNOWN_ROW for what the table does not hold."""
+    try:
+        return np.fromiter(map(table.index.__getitem__, names), dtype=np.intp, count=len(names))
+    except KeyError:
+        rows = (table.index.get(name, UNKNOWN_ROW) for name in names)
+        return np.fromiter(rows, dtype=np.intp, count=len(names))
+
+
+def see_candidates(view: View, question: Question) -> tuple[View, Rows]:
+    """Return the rows of the candidates, in a view that knows as many of them as can be known.
+
+    Whole Node objects of nodes that the watch has not shown yet come with the question itself.
+    """
+    rows = locate(view.snapshot.table, question.names)
+    unknown = np.flatnonzero(rows == UNKNOWN_ROW)
+    if question.form is Form.NAMES or not len(unknown):
+        return view, rows
+    view = view.with_nodes([question.node(at) for at in unknown.tolist()])
+    return view, locate(view.snapshot.table, question.names)
+
+
+def fitting(snapshot: Snapshot, pod: PodInfo, rows: Rows) -> BoolVector:
+    """Tell which of some rows fit, as `filter_nodes` would; cheaper than that, as no reasons are asked for."""
+    if snapshot.nominated:
+        return filter_nodes(snapshot, pod).fits[rows]
+    allowed: BoolVector = static_verdicts(snapshot.table, pod.constraints, pod.gpu).codes[rows] == 0
+    return allowed & _has_room(snapshot.table, snapshot.free, pod, rows)
+
+
+def _has_room(table: NodeTable, free: IntMatrix, pod: PodInfo, rows: Rows) -> BoolVector:
+    room = np.ones(len(rows), dtype=np.bool_)
+    for name, amount in ((PODS, 1), *pod.requests.items()):
+        at = table.axis.index.get(name)
+        if amount > 0:
+            room &= np.False_ if at is None else free[at].take(rows) >= amount
+    return room
+
+
+# -- filter --------------------------------------------------------------------------------------------------------
+
+
+def filter_candidates(view: View, question: Question, settings: VerbSettings) -> FilterAnswer:
+    """Decide which candidates may run the pod; a pod without GPUs is left alone."""
+    if not view.synced:
+        return FilterAnswer.failed(NOT_SYNCED)
+    if not question.pod.gpu.count:
+        return FilterAnswer(np.arange(_candidates(question), dtype=np.intp))
+    view, rows = see_candidates(view, question)
+    known = not len(rows) or int(rows.min()) > UNKNOWN_ROW
+    if known and not settings.trust_scheduler and fitting(view.snapshot, question.pod, rows).all():
+        return FilterAnswer(np.arange(len(rows), dtype=np.intp), (), rows, view.snapshot.table)
+    reasons, codes = _judged(view.snapshot, question.pod, rows, settings)
+    stays = np.array([settings.keeps(reason) for reason in reasons], dtype=np.bool_)[codes]
+    kept = np.flatnonzero(stays)
+    if not len(kept) and not known:
+        return FilterAnswer.failed(_only_time_helps(rows))
+    failures = tuple(
+        _failure(reasons[code], np.flatnonzero(codes == code)) for code in np.unique(codes[~stays]).tolist()
+    )
+    return FilterAnswer(kept, failures, rows, view.snapshot.table)
+
+
+def filter_booking(question: Question, answer: FilterAnswer) -> str | None:
+    """Return the node that kube-scheduler has no choice but to take: it does not ask prioritize about one node."""
+    if answer.error or answer.table is None or len(answer.kept) != 1:
+        return None
+    return question.names[int(answer.kept[0])]
+
+
+def _failure(reason: Reason, positions: Rows) -> Failure:
+    return Failure(reason.cause.name.lower(), reason.text, not reason.resolvable, positions)
+
+
+def _candidates(question: Question) -> int:
+    return len(question.items) if question.form is Form.NODES else len(question.names)
+
+
+def _judged(snapshot: Snapshot, pod: PodInfo, rows: Rows, settings: VerbSettings) -> tuple[tuple[Reason, ...], Codes]:
+    """Return the possible reasons, one for unknown nodes last, and for each candidate which of them it has."""
+    if settings.trust_scheduler:
+        verdicts = static_verdicts(snapshot.table, pod.constraints, pod.gpu)
+    else:
+        verdicts = filter_nodes(snapshot, pod)
+    # UNKNOWN_ROW reads the last entry.
+    codes = np.append(verdicts.codes, np.int32(len(verdicts.reasons)))[rows]
+    return (*verdicts.reasons, NOT_KNOWN), codes
+
+
+def _only_time_helps(rows: Rows) -> str:
+    # As FailedNodes the pod would sleep up to five minutes: for the scheduler nothing changes when our watch catches
+    # up. An Error is tried again within ten seconds (control-plane.md 3).
+    unknown = int(np.count_nonzero(rows == UNKNOWN_ROW))
+    return f"no candidate is left, and {unknown} of {len(rows)} are not known yet"
+
+
+# -- prioritize ----------------------------------------------------------------------------------------------------
+
+
+def prioritize_candidates(
+    view: View, question: Question, settings: VerbSettings, rows: Rows | None = None
+) -> PrioritizeAnswer:
+    """Score the candidates: the best that fits 10, the others that fit 0..9, what does not fit or is unknown 0.
+
+    Nodes that are full once bookings count are scored 0 as well, unless no other is left: the scheduler offers them,
+    so a booking must have been wrong.
+
+    `rows` are the candidates' rows, when they are known already from the filter call before.
+    """
+    if rows is None:
+        view, rows = see_candidates(view, question)
+    nothing = PrioritizeAnswer(np.zeros(len(rows), dtype=np.int64), rows, view.snapshot.table)
+    pod = question.pod
+    if not view.synced or (settings.pass_through_pods_without_gpus and not pod.gpu.count):
+        return nothing
+    candidates = _distinct(rows[rows > UNKNOWN_ROW], len(view.snapshot))
+    candidates = candidates[fitting(view.snapshot, pod, candidates)]
+    if not len(candidates):
+        return nothing
+    snapshot = view.for_scoring(pod.uid)
+    if snapshot.booked is not None:
+        still_free = candidates[_has_room(snapshot.table, snapshot.free_for_score, pod, candidates)]
+        candidates = still_free if len(still_free) else candidates
+    by_row = np.zeros(len(snapshot) + 1, dtype=np.int64)  # UNKNOWN_ROW reads the last entry
+    by_row[candidates] = run_score(settings.policy, snapshot, pod, candidates)
+    return replace(nothing, scores=_once(by_row[rows], rows), best=snapshot.table.names[int(by_row.argmax())])
+
+
+def _distinct(rows: Rows, size: int) -> Rows:
+    seen = np.zeros(size, dtype=np.bool_)
+    seen[rows] = True
+    return np.flatnonzero(seen)
+
+
+def _once(scores: Scores, rows: Rows) -> Scores:
+    """Give a node that is asked about twice its score once: kube-scheduler adds both up."""
+    if np.bincount(rows + 1)[1:].max() == 1:
+        return scores
+    _, first = np.unique(rows, return_index=True)
+    again = np.ones(len(rows), dtype=np.bool_)
+    again[first] = False
+    return np.where(again, 0, scores)
+
+
+# -- preempt -------------------------------------------------------------------------------------------------------
+
+
+def preempt_candidates(view: View, question: PreemptQuestion, settings: VerbSettings) -> Mapping[str, Victims]:
+    """Return the candidates on which evicting the victims can really help, in the order asked.
+
+    kube-scheduler's dry run has tried in-tree filters only: without this verb pods are evicted from nodes that our
+    filter then refuses (protocol.md 2.5).
+    """
+    pod = question.pod
+    if not view.synced or not pod.may_preempt:
+        return {}
+    verdicts = filter_nodes(view.snapshot, pod)
+    found = {
+        name: _worth_evicting(view.snapshot, pod, name, victims)
+        for name, victims in question.candidates.items()
+        if _can_ever_run(view.snapshot.table, verdicts, name, settings)
+    }
+    return {name: victims for name, victims in found.items() if victims is not None}
+
+
+def _can_ever_run(table: NodeTable, verdicts: Verdicts, name: str, settings: VerbSettings) -> bool:
+    row = table.index.get(name)
+    if row is None:
+        return True  # the scheduler knows this node and we do not: its word counts
+    reason = verdicts.reason(row)
+    return settings.keeps(reason) or (reason.cause is Cause.RESOURCES and reason.resolvable)
+
+
+def _worth_evicting(snapshot: Snapshot, pod: PodInfo, name: str, victims: Victims) -> Victims | None:
+    """Return the victims for one node; None to drop it.
+
+    Candidates may come without victims, because in-tree filters see no shortage where we do (kubernetes#135486);
+    the scheduler refuses to get them back so.
+    """
+    if victims.uids:
+        known = {held.uid: held.priority for held in snapshot.pods_on(name)} | dict(victims.priorities)
+        return None if any(known.get(uid, pod.priority - 1) >= pod.priority for uid in victims.uids) else victims
+    row = snapshot.table.index.get(name)
+    chosen = None if row is None else victims_on(snapshot, pod, row)
+    return replace(victims, uids=tuple(victim.uid for victim in chosen)) if chosen else None
