@@ -50,11 +50,12 @@ format: $(DEV) ## format the code and apply the safe fixes of the linter
 
 docs: $(DEV) ## write the generated pages of docs/ anew
 	$(PY) -m extender.docs
+	$(PY) -m benchmarks.page
 
 bench: $(DEV) ## measure latency and throughput
 	$(PY) -m benchmarks.latency $(ARGS)
 
-bench-quality: $(DEV) ## measure packing quality against other policies and the proven bound
+bench-quality: $(DEV) ## measure packing quality against every other policy
 	$(PY) -m benchmarks.quality $(ARGS)
 
 # Keeps the pins that still fit; `make lock ARGS=--upgrade` moves all of them to the newest.

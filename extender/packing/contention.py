@@ -79,8 +79,15 @@ class ModelList(NamedTuple):
 
 def model_list(table: NodeTable, pods: PodClass) -> ModelList:
     """Return the models a class may use; remembered per table."""
+    return _listed(table, _known_lists(table, pods.gpu.resource), pods)
+
+
+def _known_lists(table: NodeTable, resource: str) -> dict[int, tuple[PodClass, ModelList]]:
     # By identity, as in expected.shapes_of: hashing a class costs more than the rest. The class is kept beside it.
-    known: dict[int, tuple[PodClass, ModelList]] = table.remember("model lists", pods.gpu.resource, dict)
+    return table.remember("model lists", resource, dict)
+
+
+def _listed(table: NodeTable, known: dict[int, tuple[PodClass, ModelList]], pods: PodClass) -> ModelList:
     entry = known.get(id(pods))
     if entry is None:
         if len(known) >= _MAX_CLASSES:
@@ -147,10 +154,12 @@ def _contention(snapshot: Snapshot, resource: str) -> Contention:
 def _demand(snapshot: Snapshot, resource: str) -> Mapping[bytes, list[int]]:
     """Return accepted models -> [untyped GPUs, typed GPUs] that the mix asks for."""
     demand: dict[bytes, list[int]] = defaultdict(lambda: [0, 0])
+    known = _known_lists(snapshot.table, resource)
     for pods, count in snapshot.mix.counts.items():
-        if pods.gpu.whole and pods.gpu.resource == resource:
-            names = model_list(snapshot.table, pods)
-            demand[names.accepted][names.typed] += count * pods.gpu.count
+        gpu = pods.gpu
+        if gpu.whole and gpu.resource == resource:
+            accepted, typed = _listed(snapshot.table, known, pods)
+            demand[accepted][typed] += count * gpu.count
     return demand
 
 
