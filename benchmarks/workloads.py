@@ -15,7 +15,7 @@ from extender.simulate import Job
 from extender.synthetic import ClusterSpec, Workload
 
 SIZES = (1, 2, 4, 8)
-# Mean lifetimes of openb, in seconds: small jobs are short, multi-GPU jobs long (packing-benchmarks, section 5).
+# Mean lifetimes of openb, in seconds: small jobs are short, multi-GPU jobs long (docs/background.md, "Packing").
 _MEAN_SECONDS = {1: 3900.0, 2: 13800.0, 4: 13800.0, 8: 13800.0}
 _CPU_ONLY_SECONDS = 1800.0
 _CAP_SECONDS = 86400.0

@@ -8,15 +8,17 @@ import time
 from dataclasses import dataclass, field
 from typing import Final
 
+from prometheus_client import CollectorRegistry, disable_created_metrics
+
 from extender import logs, serving
 from extender.cache import Cache
 from extender.config import Config
 from extender.dump import ClusterDump
-from extender.gauges import StateCollector
+from extender.gauges import NodeCollector, StateCollector
 from extender.kube.gpurules import GpuRules
 from extender.metrics import Metrics
 from extender.scoring import make_policy
-from extender.server import Limits, TwoListeners, VerbPaths, create_app
+from extender.server import Limits, Registries, TwoListeners, VerbPaths, create_app
 from extender.service import EmbeddedBinder, VerbService
 from extender.verbs import VerbSettings
 from extender.wire import Reader
@@ -68,8 +70,11 @@ def build_service(config: Config, dump: ClusterDump) -> Service:
     verbs = VerbService(cache, Reader(GpuRules.of(config.gpus), _LOG.info), settings, metrics, binder)
     readiness = Readiness(cache)
     limits = Limits(config.server.max_body_bytes)
-    flask = create_app(verbs, readiness, metrics.registry, limits)
-    return Service(cache, verbs, metrics, readiness, TwoListeners(VerbPaths(verbs, flask, limits)))
+    per_node = CollectorRegistry()
+    per_node.register(NodeCollector(lambda: cache.view))
+    flask = create_app(verbs, readiness, Registries(metrics.registry, per_node), limits)
+    paths = VerbPaths(verbs, flask, limits, serving.IdleTrimmer().note)
+    return Service(cache, verbs, metrics, readiness, TwoListeners(paths))
 
 
 def serve(config: Config, dump: ClusterDump) -> None:
@@ -79,10 +84,11 @@ def serve(config: Config, dump: ClusterDump) -> None:
         InputError: when an address or a certificate cannot be used.
     """
     logs.configure(config.logging)
+    disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the scrape and nobody reads them
     serving.tune_malloc()
     service = build_service(config, dump)
     # What lives as long as the process is none of the collector's business: with 50,000 pods a full collection would
-    # stop every thread for a second and more (performance.md 0).
+    # stop every thread for a second and more (docs/background.md, "Cost").
     gc.collect()
     gc.freeze()
     serving.run(service.wsgi, service.readiness.drain, config.server)

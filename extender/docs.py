@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 
 from extender.config import ENV_PREFIX, Config
 from extender.docs_cli import render_cli
+from extender.docs_metrics import render_metrics
 from extender.docs_policies import render_policies
 from extender.strictyaml import join
 
@@ -87,6 +88,7 @@ def generated_pages() -> Mapping[str, Callable[[], str]]:
     pages = {
         "docs/cli.md": render_cli,
         "docs/configuration.md": render_configuration,
+        "docs/metrics.md": render_metrics,
         "docs/policies.md": render_policies,
     }
     return {path: _with_notice(render) for path, render in pages.items()}

@@ -18,7 +18,7 @@ from extender.metrics import Kind, Spec
 from extender.packing.fit import static_verdicts
 from extender.packing.fragmentation import ModelFragmentation, capacity_of, measure
 from extender.packing.snapshot import Snapshot
-from extender.packing.table import NodeTable
+from extender.packing.table import BoolVector, IntVector, NodeTable
 from extender.packing.types import PodInfo
 
 UNKNOWN: Final = "unknown"
@@ -75,6 +75,16 @@ STATE_SPECS: Final = (
     NODES, TENTATIVE, SYNCED, GENERATION, AGE,
 )  # fmt: skip
 
+NODE_GPUS: Final = Spec(
+    Kind.GAUGE,
+    "node_gpus",
+    ("node", "resource", "model", "state"),
+    "GPUs of each node in the states of `gpus`. On `/metrics/nodes` alone: with thousands of nodes this is for slow "
+    "scrapes; joins with `kube_node_*` on `node`.",
+)
+
+NODE_SPECS: Final = (NODE_GPUS,)
+
 Sample = tuple[tuple[str, ...], float]
 
 
@@ -98,6 +108,22 @@ class StateCollector(Collector):
     def describe(self) -> Iterator[Metric]:
         """Yield the gauges without samples, so that registering does not measure."""
         return (_family(spec, ()) for spec in STATE_SPECS)
+
+
+class NodeCollector(Collector):
+    """Reads the GPUs of every node off one View per scrape."""
+
+    def __init__(self, view: Callable[[], View]) -> None:
+        """Read views from `view`."""
+        self._view = view
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the one gauge."""
+        yield _family(NODE_GPUS, node_gpu_states(self._view().snapshot))
+
+    def describe(self) -> Iterator[Metric]:
+        """Yield it without samples."""
+        return iter((_family(NODE_GPUS, ()),))
 
 
 def _family(spec: Spec, samples: Iterable[Sample]) -> GaugeMetricFamily:
@@ -129,26 +155,39 @@ def gpu_states(snapshot: Snapshot) -> Iterator[Sample]:
                 yield (resource, model, state), amount
 
 
-def _totals(snapshot: Snapshot, resource: str) -> dict[str, Counter[str]]:
-    table = snapshot.table
-    allocatable, capacity = snapshot.allocatable_of(resource), capacity_of(table, resource)
-    held = snapshot.used[table.axis.index[resource]]
-    allocated = np.minimum(held, allocatable)
+def node_gpu_states(snapshot: Snapshot) -> Iterator[Sample]:
+    """Yield ((node, resource, model, state), GPUs) for every GPU resource that a node names."""
+    for resource in snapshot.table.gpu_resources:
+        per_row = {state: amounts.tolist() for state, amounts in _states(snapshot, resource).items()}
+        for row, node in enumerate(snapshot.table.nodes):
+            if (model := node.gpus.get(resource)) is not None:
+                for state, amounts in per_row.items():
+                    yield (node.name, resource, model.label or UNKNOWN, state), amounts[row]
+
+
+def _states(snapshot: Snapshot, resource: str) -> dict[str, IntVector]:
+    table, allocatable = snapshot.table, snapshot.allocatable_of(resource)
+    allocated = np.minimum(snapshot.used[table.axis.index[resource]], allocatable)
     left = allocatable - allocated
-    per_row = {
+    return {
         "allocated": allocated,
         "free": np.where(table.open, left, 0),
         "unschedulable": np.where(table.open, 0, left),
-        "withdrawn": capacity - allocatable,
+        "withdrawn": capacity_of(table, resource) - allocatable,
     }
+
+
+def _totals(snapshot: Snapshot, resource: str) -> dict[str, Counter[str]]:
+    table, per_row = snapshot.table, _states(snapshot, resource)
+    built_or_held = capacity_of(table, resource) + snapshot.used[table.axis.index[resource]] > 0
     totals: dict[str, Counter[str]] = {}
     for model, rows in _rows_by_model(table, resource):
-        if (capacity[rows] + held[rows]).any():
+        if built_or_held[rows].any():
             totals[model] = Counter({state: int(amounts[rows].sum()) for state, amounts in per_row.items()})
     return totals
 
 
-def _rows_by_model(table: NodeTable, resource: str) -> list[tuple[str, np.ndarray[tuple[int], np.dtype[np.bool_]]]]:
+def _rows_by_model(table: NodeTable, resource: str) -> list[tuple[str, BoolVector]]:
     column = table.models(resource)
     codes = defaultdict(list)
     for code, model in enumerate(column.models):

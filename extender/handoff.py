@@ -1,8 +1,8 @@
 """Filter to prioritize: the list that filter answered comes back a moment later, and all about it is known already.
 
 An optimisation that no answer shows: bytes are compared, and on any difference everything is worked out as usual. With
-real schedulers the lists were equal 300 times of 300 (control-plane.md 3). While kube-scheduler reads the answer of
-filter, the answer of prioritize is prepared; it is used only if nothing has changed by then.
+real schedulers the lists were equal 300 times of 300 (docs/background.md, "Control plane"). While kube-scheduler reads
+the answer of filter, the answer of prioritize is prepared; it is used only if nothing has changed by then.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class FitStrategy:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Weights of the default Score plugins (protocol.md 1.6) and the strategy of NodeResourcesFit."""
+    """Weights of the default Score plugins (apis/config/v1/default_plugins.go), and NodeResourcesFit's strategy."""
 
     strategy: FitStrategy = FitStrategy()
     resources_fit: int = 1

@@ -3,7 +3,8 @@
     POST <any prefix>/{filter,prioritize,preempt,bind}     GET /healthz /readyz /metrics /
 
 `VerbPaths` stands before Flask: it strips the prefix and answers the plain case (a POST of known length) itself, which
-saves a tenth of a millisecond per call (performance.md 1a). Everything else takes Flask's way to the same answer.
+saves a tenth of a millisecond per call (docs/background.md, "Cost"). Everything else takes Flask's way to the same
+answer.
 """
 
 from __future__ import annotations
@@ -33,12 +34,13 @@ _JSON: Final = "application/json"
 _TEXT: Final = "text/plain; charset=utf-8"
 # The second is what curl and urllib call any body unless told otherwise.
 _BODY_TYPES: Final = frozenset({"", _JSON, "application/x-www-form-urlencoded"})
+_BIG_BYTES: Final = 2**22
 _HINT: Final = """gpu-extender: a scheduler extender that packs pods onto exclusive GPUs
 
 POST <prefix>/filter, <prefix>/prioritize, <prefix>/preempt (and <prefix>/bind where configured): for kube-scheduler
 GET  /healthz    the process is alive
 GET  /readyz     the cluster is known and the service takes requests
-GET  /metrics    Prometheus
+GET  /metrics    Prometheus; series per node are on /metrics/nodes
 """
 
 
@@ -57,14 +59,22 @@ class Limits:
     max_body_bytes: int
 
 
-def create_app(verbs: VerbService, health: Health, registry: CollectorRegistry, limits: Limits) -> Flask:
+@dataclass(frozen=True, slots=True)
+class Registries:
+    """What Prometheus scrapes: `main` on /metrics, the long one with series per node on /metrics/nodes."""
+
+    main: CollectorRegistry
+    nodes: CollectorRegistry
+
+
+def create_app(verbs: VerbService, health: Health, registries: Registries, limits: Limits) -> Flask:
     """Return the Flask application with every route; paths of verbs come without their prefix."""
     app = Flask("gpu-extender", static_folder=None)
     # Werkzeug cuts a chunked body off at its limit without a word: one byte more tells that there was more.
     app.config["MAX_CONTENT_LENGTH"] = limits.max_body_bytes + 1
     app.url_map.merge_slashes = False
     _add_verbs(app, verbs, limits)
-    _add_operators(app, health, registry)
+    _add_operators(app, health, registries)
     app.register_error_handler(HTTPException, lambda error: _error(verbs, error, limits))
     return app
 
@@ -83,7 +93,7 @@ def _add_verbs(app: Flask, verbs: VerbService, limits: Limits) -> None:
     app.add_url_rule(rule, "verb", answer, methods=["POST"], provide_automatic_options=False)
 
 
-def _add_operators(app: Flask, health: Health, registry: CollectorRegistry) -> None:
+def _add_operators(app: Flask, health: Health, registries: Registries) -> None:
     def text(body: str, status: int = HTTPStatus.OK) -> Response:
         return Response(f"{body.rstrip()}\n", status, content_type=_TEXT)
 
@@ -95,7 +105,8 @@ def _add_operators(app: Flask, health: Health, registry: CollectorRegistry) -> N
         "/": lambda: text(_HINT),
         "/healthz": lambda: text("ok"),
         "/readyz": readyz,
-        "/metrics": lambda: Response(generate_latest(registry), content_type=CONTENT_TYPE_LATEST),
+        "/metrics": lambda: Response(generate_latest(registries.main), content_type=CONTENT_TYPE_LATEST),
+        "/metrics/nodes": lambda: Response(generate_latest(registries.nodes), content_type=CONTENT_TYPE_LATEST),
     }
     for path, view in pages.items():
         app.add_url_rule(path, path, view, methods=["GET"])
@@ -141,11 +152,12 @@ def _response(reply: Reply) -> Response:
 class VerbPaths:
     """WSGI in front of Flask: verbs under any prefix, the plain ones answered here."""
 
-    def __init__(self, verbs: VerbService, app: WSGIApplication, limits: Limits) -> None:
-        """Answer what `verbs` offers, leave the rest to `app`."""
+    def __init__(self, verbs: VerbService, app: WSGIApplication, limits: Limits, after_big: Callable[[], None]) -> None:
+        """Answer what `verbs` offers, leave the rest to `app`; `after_big` is called once a big body is done with."""
         self._verbs = verbs
         self._app = app
         self._limits = limits
+        self._after_big = after_big
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one request."""
@@ -154,12 +166,15 @@ class VerbPaths:
             return self._app(environ, start_response)
         length = self._plain_length(environ, verb)
         if length is None:
+            self._after_big()  # it may be one: nobody knows yet
             return self._app({**environ, "PATH_INFO": f"/{verb}"}, start_response)
         body = environ["wsgi.input"].read(length)
-        if len(body) == length:
-            return _send(self._verbs.answer(verb, body), start_response)
-        reply = self._verbs.refuse(verb, HTTPStatus.BAD_REQUEST, f"the body ended after {len(body)} of {length} bytes")
-        return _send(reply, start_response)
+        if len(body) < length:
+            error = f"the body ended after {len(body)} of {length} bytes"
+            return _send(self._verbs.refuse(verb, HTTPStatus.BAD_REQUEST, error), start_response)
+        if length >= _BIG_BYTES:
+            self._after_big()
+        return _send(self._verbs.answer(verb, body), start_response)
 
     def _plain_length(self, environ: WSGIEnvironment, verb: str) -> int | None:
         """Return the length of the body; None when there is anything to be looked at more closely."""

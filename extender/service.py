@@ -140,16 +140,19 @@ class VerbService:
     def _filter(self, body: bytes) -> Answer:
         question = self._reader.question(body)
         answer = verbs.filter_candidates(self._cache.view, question, self._settings)
-        encoded = wire.encode_filter(question, answer)
-        return encoded.body, partial(self._after_filter, question, answer, encoded.names_json)
+        return wire.encode_filter(question, answer), partial(self._after_filter, question, answer)
 
-    def _after_filter(self, question: Question, answer: FilterAnswer, names_json: bytes) -> None:
+    def _after_filter(self, question: Question, answer: FilterAnswer) -> None:
         if self._binder is not None:
             self._cache.remember(question.pod)
         node = verbs.filter_booking(question, answer)
         if node is not None:
             self._cache.assume(question.pod, node, time.monotonic())
-        elif names_json and answer.rows is not None and answer.table is not None:
+        elif (
+            (names_json := wire.foreseen_names(question, answer))
+            and answer.rows is not None
+            and answer.table is not None
+        ):
             rows = answer.rows[answer.kept]
             prepared = self._prepare(question, rows) if len(rows) else None
             self._handoff.put(question.pod.uid, Line(names_json, rows, weakref.ref(answer.table), prepared))
@@ -181,15 +184,15 @@ class VerbService:
         view = self._cache.view
         line = None
         if question.form is Form.NAMES:
-            line = self._handoff.find(question.pod.uid, question.names_json, view.snapshot.table)
+            line = self._handoff.find(question.pod.uid, question.listed.json, view.snapshot.table)
         if line is not None and line.prepared is not None and line.prepared.view() is view:
             answer, encoded = line.prepared.answer, line.prepared.body
         else:
             answer = verbs.prioritize_candidates(view, question, self._settings, None if line is None else line.rows)
             encoded = wire.encode_prioritize(question, answer)
-        return encoded, partial(self._after_prioritize, question, answer, line is not None)
+        return encoded, partial(self._after_prioritize, question, answer, known=line is not None)
 
-    def _after_prioritize(self, question: Question, answer: PrioritizeAnswer, known: bool) -> None:  # noqa: FBT001
+    def _after_prioritize(self, question: Question, answer: PrioritizeAnswer, *, known: bool) -> None:
         if answer.best is not None:
             self._cache.assume(question.pod, answer.best, time.monotonic())
         if question.form is Form.NAMES:

@@ -3,7 +3,7 @@
     SIGTERM -> readiness off, no new connections -> running requests end, kept-alive ones are told to close -> exit
 
 One worker, because each would have a cache of its own; connections are kept alive for longer than the Go client keeps
-them idle, or it would meet a closing one (protocol.md 1.1).
+them idle, or it would meet a closing one (docs/background.md, "Protocol").
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import socket
 import ssl
+import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -30,11 +31,12 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 # mallopt(3). Bodies of tens of megabytes come and go: memory is kept and used again instead of being given back and
-# page-faulted in anew (performance.md 1b: half the time of full-node calls), and all threads share one arena.
+# page-faulted in anew (docs/background.md, "Cost": half the time of full-node calls), and all threads share one arena.
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
 _KEEP_BYTES: Final = 2**30
+_IDLE_SECONDS: Final = 5.0
 _WORKER_TIMEOUT_SECONDS: Final = 120
 _SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where the worker's heartbeat never waits for a disk
 
@@ -45,6 +47,30 @@ def tune_malloc() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         for option, value in ((_M_MMAP_THRESHOLD, _KEEP_BYTES), (_M_TRIM_THRESHOLD, _KEEP_BYTES), (_M_ARENA_MAX, 1)):
             mallopt(option, value)
+
+
+class IdleTrimmer:
+    """Gives memory back when no big body has come for a while: kept for the next one, but not for ever."""
+
+    def __init__(self, idle_seconds: float = _IDLE_SECONDS) -> None:
+        """Trim after so many seconds without a big body."""
+        self._idle_seconds = idle_seconds
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+
+    def note(self) -> None:
+        """Note a big body: begin to wait anew."""
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = threading.Timer(self._idle_seconds, _trim)
+            self._timer.daemon = True
+            self._timer.start()
+
+
+def _trim() -> None:
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def gunicorn_settings(server: Server) -> dict[str, Any]:

@@ -244,7 +244,11 @@ MIXED_CLUSTER: Final = ClusterSpec(
 )
 
 UNIFORM_CLUSTER: Final = ClusterSpec(
-    (NodeGroup("h100", 120, 8, 128, 1024, "NVIDIA-H100-80GB-HBM3"), NodeGroup("cpu", 20, 0, 64, 256))
+    groups=(
+        NodeGroup("h100x8", 100, 8, 96, 768, "NVIDIA-H100-80GB-HBM3", gpu_memory_mib=81559),
+        NodeGroup("h100x4", 30, 4, 48, 384, "NVIDIA-H100-80GB-HBM3", gpu_memory_mib=81559),
+        NodeGroup("cpu", 10, 0, 64, 256),
+    ),
 )
 
 TYPED_WORKLOAD: Final = Workload(

@@ -1,13 +1,13 @@
 """What each verb decides: (view, question, settings) -> answer. Pure: no JSON, no Flask, no clock, nothing changed.
 
 A refusal is a reason per candidate; trouble of the cluster is an `error` in the answer. Asked twice, a verb answers
-twice the same (kube-scheduler does ask twice: protocol.md 2.2). The node a pod will surely get, which belongs into the
-tentative ledger, is `filter_booking` or the `best` of prioritize; booking it is the caller's business.
+twice the same (kube-scheduler does ask twice: docs/background.md, "Protocol"). The node a pod will surely get, which
+belongs into the tentative ledger, is `filter_booking` or the `best` of prioritize; booking it is the caller's business.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -21,10 +21,19 @@ from extender.packing.snapshot import Snapshot
 from extender.packing.table import BoolVector, Codes, IntMatrix, NodeTable
 from extender.packing.types import PodInfo
 from extender.packing.victims import victims_on
-from extender.wire import Failure, FilterAnswer, Form, PreemptQuestion, PrioritizeAnswer, Question, Victims
+from extender.wire import (
+    UNKNOWN_ROW,
+    Failure,
+    FilterAnswer,
+    Form,
+    PreemptQuestion,
+    PrioritizeAnswer,
+    Question,
+    Victims,
+    locate,
+)
 
 NOT_SYNCED: Final = "the cluster's nodes and pods are not known yet"
-UNKNOWN_ROW: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +55,16 @@ class VerbSettings:
         return reason.cause is Cause.NONE or (self.trust_scheduler and reason.cause is Cause.RESOURCES)
 
 
-def locate(table: NodeTable, names: Sequence[str]) -> Rows:
-    """Return the row of every name, UNKNOWN_ROW for what the table does not hold."""
-    try:
-        return np.fromiter(map(table.index.__getitem__, names), dtype=np.intp, count=len(names))
-    except KeyError:
-        rows = (table.index.get(name, UNKNOWN_ROW) for name in names)
-        return np.fromiter(rows, dtype=np.intp, count=len(names))
-
-
 def see_candidates(view: View, question: Question) -> tuple[View, Rows]:
     """Return the rows of the candidates, in a view that knows as many of them as can be known.
 
     Whole Node objects of nodes that the watch has not shown yet come with the question itself.
     """
+    if question.form is Form.NAMES:
+        return view, question.listed.rows(view.snapshot.table)
     rows = locate(view.snapshot.table, question.names)
     unknown = np.flatnonzero(rows == UNKNOWN_ROW)
-    if question.form is Form.NAMES or not len(unknown):
+    if not len(unknown):
         return view, rows
     view = view.with_nodes([question.node(at) for at in unknown.tolist()])
     return view, locate(view.snapshot.table, question.names)
@@ -137,7 +139,7 @@ def _judged(snapshot: Snapshot, pod: PodInfo, rows: Rows, settings: VerbSettings
 
 def _only_time_helps(rows: Rows) -> str:
     # As FailedNodes the pod would sleep up to five minutes: for the scheduler nothing changes when our watch catches
-    # up. An Error is tried again within ten seconds (control-plane.md 3).
+    # up. An Error is tried again within ten seconds (docs/background.md, "Control plane").
     unknown = int(np.count_nonzero(rows == UNKNOWN_ROW))
     return f"no candidate is left, and {unknown} of {len(rows)} are not known yet"
 
@@ -197,7 +199,7 @@ def preempt_candidates(view: View, question: PreemptQuestion, settings: VerbSett
     """Return the candidates on which evicting the victims can really help, in the order asked.
 
     kube-scheduler's dry run has tried in-tree filters only: without this verb pods are evicted from nodes that our
-    filter then refuses (protocol.md 2.5).
+    filter then refuses (docs/background.md, "Protocol").
     """
     pod = question.pod
     if not view.synced or not pod.may_preempt:

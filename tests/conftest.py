@@ -50,8 +50,7 @@ class SkipGuard:
         for test, reason in sorted(self.skipped.items()):
             terminalreporter.line(f"{test}: {reason}")
         terminalreporter.line(
-            f"{len(self.skipped)} skipped: each must run here, or give a reason that starts with "
-            f"{ALLOWED_PREFIX!r}.",
+            f"{len(self.skipped)} skipped: each must run here, or give a reason that starts with {ALLOWED_PREFIX!r}.",
             red=True,
         )
 

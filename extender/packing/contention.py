@@ -2,7 +2,7 @@
 
 The demand mix is scaled to the free GPUs. Each distinct list of accepted models is a source of demand that can flow to
 its models only; loads are made as even as they can be (water-filling), so a model ends up above the others only when
-pods that accept nothing else want it. Source: packing-benchmarks 4c, "guard of contended models".
+pods that accept nothing else want it. Source: docs/background.md, "Packing", the guard.
 
     load = argmin  sum_m load_m^2 / (2 free_m)   with  load_m = sum_l x[l, m],  sum_m x[l, m] = demand_l
 """

@@ -8,8 +8,9 @@ For nodes of one kind (same GPU model and shape when empty) with g free GPUs, C 
 
 P is an upper estimate: of two conditions of which each alone holds for a share of the pods, both hold for the smaller
 share at most (the upper bound of Frechet and Hoeffding); exact where CPU and memory requests rise together. The form of
-F is that of Fragmentation Gradient Descent (Weng et al., USENIX ATC 2023); weighting it by GPUs and keeping every shape
-is worth points of allocation (packing-benchmarks, section 4c). Other resources are not looked at.
+F is that of Fragmentation Gradient Descent (Weng et al., USENIX ATC 2023); weighting it by GPUs is worth tenths of a
+point of allocation, and a cut of rare shapes loses 8-GPU pods (docs/background.md, "Packing"). Other resources are not
+looked at.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Runs Filter and Score, and makes 0..10 of an order. Rounding to 0..10 happens here and nowhere else.
 
 kube-scheduler breaks ties at random and adds the in-tree scorers' opinion, so exactly one node gets ``MAX_SCORE``
-(packing-benchmarks, section 1 item 7: coarse scores with default neighbours cost good policies 3 to 7 points).
+(docs/background.md, "Packing": coarse scores with default neighbours cost FGD 3 to 7 points).
 """
 
 from __future__ import annotations

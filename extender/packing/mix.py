@@ -1,7 +1,7 @@
 """The demand mix: which shapes of pods wait and run, counted exactly. What scoring expects to come is read off it.
 
 A value like the Snapshot that carries it: ``plus`` and ``minus`` return a new mix. Nothing is cut off: a shape that
-makes up 1 % of the pods may be the one that needs whole nodes (packing-benchmarks, section 4: FGD's 95 % cut).
+makes up 1 % of the pods may be the one that needs whole nodes (docs/background.md, "Packing": FGD's 95 % cut).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from extender.schedulerconfig.rules import EXTENDER_RULES, among, weigh
 from extender.schedulerconfig.values import Extender, Finding, Values, fault
 from extender.strictyaml import Document, read_document
 
-__all__ = ["OWN", "Verdict", "judge", "render_verdict"]
+__all__ = ["OWN", "UNKNOWN", "Verdict", "judge", "render_verdict"]
 
 OWN: Final = "gpu-extender"
 POLICY: Final = "Policy"

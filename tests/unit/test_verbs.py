@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +21,7 @@ from extender.verbs import (
     preempt_candidates,
     prioritize_candidates,
 )
-from extender.wire import FilterAnswer, Form, PreemptQuestion, PrioritizeAnswer, Question, Victims
+from extender.wire import FilterAnswer, Form, NameList, PreemptQuestion, PrioritizeAnswer, Question, Victims
 from tests.builders import node, pod
 
 OWN = VerbSettings(BestFit())
@@ -35,11 +36,13 @@ def view(nodes, pods=()):
 
 
 def asked(info: PodInfo, *names: str) -> Question:
-    return Question(info, Form.NAMES, b"", (), lambda: list(names), lambda at: pytest.fail("no Node was given"))
+    raw = json.dumps(names).encode()
+    return Question(info, Form.NAMES, NameList(raw, 0, len(raw), lambda: list(names)))
 
 
 def asked_with_nodes(info: PodInfo, *infos: NodeInfo) -> Question:
-    return Question(info, Form.NODES, b"", [b""] * len(infos), lambda: [n.name for n in infos], lambda at: infos[at])
+    names = NameList(b"", 0, 0, lambda: [n.name for n in infos])
+    return Question(info, Form.NODES, names, [b""] * len(infos), lambda at: infos[at])
 
 
 def told(question: Question, answer: FilterAnswer) -> tuple[list[str], dict[str, str], list[str]]:

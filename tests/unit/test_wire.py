@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from extender.wire import (
     encode_filter,
     encode_preempt,
     encode_prioritize,
+    foreseen_names,
 )
 from tests.builders import node
 
@@ -179,6 +181,61 @@ def test_absurd_quantities_are_said_and_counted_as_nothing():
     assert said[0].startswith("pod default/p: ")
 
 
+HEAD = b'{"Pod":{"metadata":{"name":"p"}},"Nodes":null,"NodeNames":'
+
+
+@pytest.mark.parametrize(
+    ("raw", "names"),
+    [
+        (HEAD + b'["a","bb"]}', ["a", "bb"]),
+        (HEAD + b"[]}", []),
+        (HEAD + b'[ "a", "bb" ]}', ["a", "bb"]),
+        (HEAD + b'["a","new"]}', ["a", "new"]),
+        (HEAD + b'["a","\\u0061"]}', ["a", "a"]),
+        (HEAD + b'["a"]}\n', ["a"]),
+        (HEAD + b'["a"],"NodeNames":["bb"]}', ["bb"]),
+        (HEAD + b'["a"],"nodenames":["bb"]}', ["bb"]),
+        (HEAD + b'["a:b"]}', ["a:b"]),
+        (HEAD + b'["' + b"x" * 300 + b'"]}', ["x" * 300]),
+        (b'{"NodeNames":["a"],"Pod":{"spec":{"containers":[]}}}', ["a"]),
+        (b'{"Pod":{"x":[{"NodeNames":["bb"]}]},"NodeNames":["a"]}', ["a"]),
+    ],
+)
+def test_the_list_of_names_may_come_in_any_form(reader, raw, names):
+    nodes = table(["a", "bb", "ccc"])
+    question = reader.question(raw)
+    assert question.listed.rows(nodes).tolist() == [nodes.index.get(name, -1) for name in names]
+    assert question.names == names
+    assert json.loads(question.listed.json) == names
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        b'["a" "bb"]', b'["a";"bb"]', b'["a",]', b'["a"bb"]', b'[a]', b'["a","bb]', b'"a","bb"]', b'["a"],["bb"]',
+        b'["a","\x00a"]', b'["a",,"bb"]', b'[["a"]]', b'[{"a"]', b'["a"]]', b'["a"}]',
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("head", [HEAD, b'{"Pod":{},"nodenames":'])
+def test_a_list_that_is_no_list_is_refused(reader, listed, head):
+    with pytest.raises(RequestError):
+        reader.question(head + listed + b"}").listed.rows(table(["a", "bb", "ccc"]))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"x":[{"NodeNames":["a"]}',  # the list ends the body, but not the object it is in
+        b'{"Pod":{"NodeNames":["a"]}',
+        b'{"Pod":{},"NodeNames":["a"]}]}',
+        b'"NodeNames":["a"]}',
+    ],
+)
+def test_a_body_that_only_ends_like_one_is_refused(reader, raw):
+    with pytest.raises(RequestError):
+        reader.question(raw).listed.rows(table(["a"]))
+
+
 def test_the_same_pod_is_converted_once():
     said: list[str] = []
     reader = Reader(GpuRules.default(), said.append)
@@ -262,7 +319,7 @@ def test_a_filter_answer_by_names(reader, known):
     nodes = table(names) if known else None
     located = np.array([nodes.index[name] for name in names], dtype=np.intp) if nodes else None
     answer = FilterAnswer(kept, (Failure("taint", 'say "no"', unresolvable=True, positions=failed),), located, nodes)
-    value = json.loads(encode_filter(question, answer).body)
+    value = json.loads(encode_filter(question, answer))
     assert value == {
         "NodeNames": names[1:],
         "FailedNodes": {names[0]: 'say "no"'},
@@ -273,25 +330,27 @@ def test_a_filter_answer_by_names(reader, known):
 
 def test_a_rejection_that_preemption_can_cure_stands_in_one_map_only(reader):
     failure = Failure("resources", "full", unresolvable=False, positions=rows(0, 1))
-    value = json.loads(encode_filter(asked(reader, ["a", "b"]), FilterAnswer(rows(), (failure,))).body)
+    value = json.loads(encode_filter(asked(reader, ["a", "b"]), FilterAnswer(rows(), (failure,))))
     assert value["NodeNames"] == []
     assert (value["FailedNodes"], value["FailedAndUnresolvableNodes"]) == ({"a": "full", "b": "full"}, {})
 
 
 def test_names_are_echoed_as_they_came_when_all_stay(reader):
     question = reader.question(b'{"Pod":%b,"NodeNames":[ "a" , "b\\u0041" ]}' % body(POD))
-    encoded = encode_filter(question, FilterAnswer(rows(0, 1)))
-    assert b'[ "a" , "b\\u0041" ]' in encoded.body
-    assert encoded.names_json == b'[ "a" , "b\\u0041" ]'
+    assert b'[ "a" , "b\\u0041" ]' in encode_filter(question, FilterAnswer(rows(0, 1)))
 
 
 def test_what_prioritize_will_be_asked_is_foreseen_as_go_writes_it(reader):
     nodes = table(["a", "bbbb", "cc"])
     failure = Failure("resources", "full", unresolvable=False, positions=rows(0))
     question = asked(reader, ["bbbb", "a", "cc"])
-    encoded = encode_filter(question, FilterAnswer(rows(1, 2), (failure,), rows(1, 0, 2), nodes))
-    assert json.loads(encoded.body)["NodeNames"] == ["a", "cc"]
-    assert encoded.names_json == b'["a","cc"]'
+    answer = FilterAnswer(rows(1, 2), (failure,), rows(1, 0, 2), nodes)
+    assert json.loads(encode_filter(question, answer))["NodeNames"] == ["a", "cc"]
+    assert foreseen_names(question, answer) == b'["a","cc"]'
+    all_stay = FilterAnswer(rows(0, 1, 2), (), rows(1, 0, 2), nodes)
+    assert foreseen_names(question, all_stay) == b'["bbbb","a","cc"]'
+    for unsure in (FilterAnswer(rows(0, 1, 2)), replace(answer, rows=rows(1, -1, 2)), FilterAnswer.failed("no")):
+        assert foreseen_names(question, unsure) == b""
 
 
 def test_a_filter_answer_by_objects_echoes_the_bytes_in_their_order(reader):
@@ -299,14 +358,14 @@ def test_a_filter_answer_by_objects_echoes_the_bytes_in_their_order(reader):
     question = reader.question(b'{"Pod":%b,"Nodes":{"items":[%b]},"NodeNames":null}' % (body(POD), b",".join(items)))
     failure = Failure("taint", "no", unresolvable=False, positions=rows(1))
     encoded = encode_filter(question, FilterAnswer(rows(0, 2), (failure,)))
-    assert b'"items":[%b,%b]' % (items[0], items[2]) in encoded.body
-    value = json.loads(encoded.body)
+    assert b'"items":[%b,%b]' % (items[0], items[2]) in encoded
+    value = json.loads(encoded)
     assert "NodeNames" not in value
     assert value["FailedNodes"] == {"a": "no"}
 
 
 def test_a_filter_error_is_an_error_and_an_empty_list(reader):
-    value = json.loads(encode_filter(asked(reader, ["a"]), FilterAnswer.failed("not yet")).body)
+    value = json.loads(encode_filter(asked(reader, ["a"]), FilterAnswer.failed("not yet")))
     assert (value["Error"], value["NodeNames"], value["FailedNodes"]) == ("not yet", [], {})
 
 

@@ -19,7 +19,7 @@ class Balance:
     """Utility: (models with a smaller free share) + (1 + x / (1 + abs x)) / 2, where x is the inner policy's utility.
 
     A model's free share is free / allocatable over its open nodes, all whole GPUs with one label together. Pods without
-    GPUs are not balanced: doing so costs 4 to 11 points. Source: packing-benchmarks, section 4b.
+    GPUs are not balanced: doing so costs up to 12 points. Measured in docs/background.md, "Packing".
     """
 
     inner: Policy

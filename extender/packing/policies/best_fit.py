@@ -18,7 +18,7 @@ class BestFit:
 
     Utility: whole points, 100 for nothing left; below 0 on nodes larger than the published maximum of 128 cores and 8
     GPUs. For a pod without GPUs the free GPUs count all the same. The published plugin stretches the result over the
-    candidates, which keeps the order. Source: FGD's evaluation (packing-benchmarks, section 3;
+    candidates, which keeps the order. Source: FGD's evaluation (docs/background.md, "Packing";
     hkust-adsl/kubernetes-scheduler-simulator pkg/simulator/plugin/best_fit_score.go).
     """
 

@@ -19,8 +19,8 @@ class DotProduct:
 
     Utility: whole points, 100 for a product of 0; below 0 on nodes beyond the published maximum. A pod without GPUs
     goes by CPU alone. Sources: Grandl et al., SIGCOMM 2014 (the product); FGD's evaluation, where the smallest wins
-    (packing-benchmarks, section 3;
-    hkust-adsl/kubernetes-scheduler-simulator pkg/simulator/plugin/dot_product_score.go).
+    (docs/background.md, "Packing"; hkust-adsl/kubernetes-scheduler-simulator
+    pkg/simulator/plugin/dot_product_score.go).
     """
 
     largest_cpu_milli: int = 128_000

@@ -4,7 +4,7 @@
 
 All g count where m does not fit by GPUs, CPU or model, or asks for no GPU; memory is not looked at. Typical pods: the
 most frequent shapes (GPUs, CPU, admitted nodes) that make up 95 % of the pods. Sources: Weng et al., USENIX ATC 2023;
-packing-benchmarks, section 3; hkust-adsl/kubernetes-scheduler-simulator pkg/simulator/plugin/fgd_score.go and
+docs/background.md, "Packing"; hkust-adsl/kubernetes-scheduler-simulator pkg/simulator/plugin/fgd_score.go and
 pkg/utils/frag.go.
 """
 

@@ -13,7 +13,7 @@ from extender.packing.types import PodInfo
 class FirstFit:
     """The order of the hashes of the node names: following neither names nor sizes, it uses every model in proportion.
 
-    Utility: minus the node's place in that order. Source: packing-benchmarks, section 4b.
+    Utility: minus the node's place in that order. Measured in docs/background.md, "Packing".
     """
 
     name: str = "first-fit"

@@ -22,7 +22,7 @@ class GpuClustering:
 
     Band 75: pods of the asked size only; 50: that size among others; 25: no GPU pods; 0: other sizes only.
     Utility: whole points, 0..100. More than 8 free GPUs count as 8; sizes from 62 up count as one. Pods without GPUs:
-    all equal. Source: FGD's evaluation, after Gandiva (packing-benchmarks, section 3;
+    all equal. Source: FGD's evaluation, after Gandiva (docs/background.md, "Packing";
     hkust-adsl/kubernetes-scheduler-simulator pkg/simulator/plugin/gpu_clustering_score.go).
     """
 

@@ -21,7 +21,7 @@ class GpuPacking:
 
     Utility: whole points. All used nodes are equal, and among idle ones those with fewer GPUs win (up to 16). The first
     case of the published rule, GPUs shared by pods, does not exist with exclusive GPUs. Pods without GPUs: all equal.
-    Source: FGD's evaluation, after Antman (packing-benchmarks, section 3; hkust-adsl/kubernetes-scheduler-simulator
+    Source: FGD's evaluation, after Antman (docs/background.md, "Packing"; hkust-adsl/kubernetes-scheduler-simulator
     pkg/simulator/plugin/gpu_packing_score.go).
     """
 

@@ -26,7 +26,7 @@ from extender.packing.types import PodInfo
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What each term counts; the values of docs/background.md where it has one."""
+    """What each term counts; what the first four were worth in a prototype is in docs/background.md, "Packing"."""
 
     fragmentation: float = 1.0
     guard: float = 20.0

@@ -17,8 +17,8 @@ from extender.packing.types import PodInfo
 class Uniform:
     """A fixed hash of (seed, pod uid, node name): uniform over pods and nodes, the same at every call.
 
-    Utility: a number in [0, 1) without unit. Source: the Random policy of FGD's evaluation (packing-benchmarks,
-    section 3), made deterministic.
+    Utility: a number in [0, 1) without unit. Source: the Random policy of FGD's evaluation (docs/background.md,
+    "Packing"), made deterministic.
     """
 
     seed: int = 0
