@@ -116,8 +116,9 @@ class Reader:
         return self._pod_of(raw)
 
     def _read_pod(self, raw: bytes) -> PodInfo:
+        info = pod_info(_typed(POD, raw, "Pod"), self._rules, self._warn)
         # Where a waiting pod would be bound is what we are asked; a copy that says so already is old or hand-made.
-        return replace(pod_info(_typed(POD, raw, "Pod"), self._rules, self._warn), node_name="")
+        return replace(info, node_name="") if info.node_name else info
 
     def _read_node(self, raw: bytes, at: int) -> NodeInfo:
         return node_info(_typed(NODE, raw, f"Nodes.items[{at}]"), self._rules, self._warn)

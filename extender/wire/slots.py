@@ -7,6 +7,7 @@ A slot is padded with blanks, which are white space to JSON, so any order and an
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from typing import Any, Final
 
@@ -59,17 +60,22 @@ class SlotTable:
     def reasons(self, rows: Rows, reason: bytes) -> Piece:
         """Return `"a":reason,"b":reason`: entries of a map, to stand between braces; `reason` is encoded already."""
         suffix = b":" + reason
-        entries = np.empty(len(rows), dtype=[("name", self._names.dtype), ("reason", f"V{len(suffix)}")])
-        entries["name"] = self._names.take(rows)
-        entries["reason"] = np.void(suffix)
+        entries = np.empty(len(rows), dtype=_two_parts(self._names.dtype.itemsize, len(suffix)))
+        entries["first"] = self._names.take(rows)
+        entries["second"] = np.void(suffix)
         return _without_comma(entries)
 
     def scores(self, rows: Rows, scores: Scores) -> Piece:
         """Return `{"Host":"a","Score":7},...`: entries of a list, to stand between brackets."""
-        entries = np.empty(len(rows), dtype=[("host", self._hosts.dtype), ("score", self._scores.dtype)])
-        entries["host"] = self._hosts.take(rows)
-        entries["score"] = self._scores.take(scores)
+        entries = np.empty(len(rows), dtype=_two_parts(self._hosts.dtype.itemsize, self._scores.dtype.itemsize))
+        entries["first"] = self._hosts.take(rows)
+        entries["second"] = self._scores.take(scores)
         return _without_comma(entries)
+
+
+@lru_cache(maxsize=256)  # making a dtype takes longer than copying 500 names
+def _two_parts(first: int, second: int) -> np.dtype[np.void]:
+    return np.dtype([("first", f"V{first}"), ("second", f"V{second}")])
 
 
 def _without_comma(entries: Slots) -> Piece:

@@ -46,7 +46,7 @@ def test_without_any_source_every_field_has_its_default(load):
     assert config.gpus.model_labels[0] == "nvidia.com/gpu.product"
     assert config.scoring.parameters.model_dump() == {
         "fragmentation_weight": 1.0,
-        "guard_weight": 20.0,
+        "guard_weight": 4.0,
         "large_node_weight": 1.0,
         "cpu_ratio_weight": 0.1,
         "ladder_weight": 10.0,

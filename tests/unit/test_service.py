@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 
@@ -168,6 +169,21 @@ def test_what_filter_did_is_counted():
     assert setup.count("nodes_considered_sum", verb="filter") == 5
     setup.ask("filter", body(names=("new",)))
     assert setup.count("error_answers_total", verb="filter") == 1
+
+
+def test_many_calls_leave_nothing_behind():
+    setup = Setup()
+
+    def pods(first, last):
+        for number in range(first, last):
+            kept = setup.ask("filter", body(f"p{number}"))[1]["NodeNames"]
+            setup.ask("prioritize", body(f"p{number}", names=kept))
+            setup.cache.forget(f"u-p{number}")
+        gc.collect()
+        return len(gc.get_objects())
+
+    warm = pods(0, 300)  # the memories are bounded, and full by now
+    assert pods(300, 900) < warm + 100
 
 
 def test_pods_without_gpus_pass_filter_untouched_and_unbooked():

@@ -29,7 +29,7 @@ class Weights:
     """What each term counts; what the first four were worth in a prototype is in docs/background.md, "Packing"."""
 
     fragmentation: float = 1.0
-    guard: float = 20.0
+    guard: float = 4.0
     large_node: float = 1.0
     cpu_ratio: float = 0.1
     ladder: float = 10.0
