@@ -34,4 +34,4 @@ COPY --from=build /opt/gpu-extender /opt/gpu-extender
 USER 65532:65532
 WORKDIR /tmp
 ENTRYPOINT ["gpu-extender"]
-CMD ["serve"]
+CMD ["serve", "--demo", "--listen", "0.0.0.0:8888"]

@@ -1,6 +1,11 @@
 """``python -m extender`` is the command ``gpu-extender``."""
 
-from extender.cli import main
+import sys
+
+try:
+    from extender.cli import main
+except KeyboardInterrupt:  # loading the libraries takes most of a second
+    sys.exit(130)
 
 if __name__ == "__main__":
     main()

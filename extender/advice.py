@@ -36,8 +36,16 @@ def verdict(pod: PodInfo, verdicts: Verdicts) -> str:
     if fits:
         return f"fits: {fits} of {total} nodes can take it now"
     if busy := total - never:
-        return f"busy: {busy} of {total} nodes could take it if pods left"
+        unsure = _unsure(verdicts)
+        help_ = "once their labels say what GPUs they have" if unsure == busy else "if pods left"
+        return f"busy: {busy} of {total} nodes could take it {help_}"
     return f"never: none of {total} nodes can take it, whatever leaves"
+
+
+def _unsure(verdicts: Verdicts) -> int:
+    """Count the nodes that are refused only for what their labels do not say."""
+    waits = [reason.cause is Cause.GPU_MODEL and reason.resolvable for reason in verdicts.reasons]
+    return int(np.array(waits, dtype=np.bool_)[verdicts.codes].sum())
 
 
 def remedy(view: Snapshot, pod: PodInfo, verdicts: Verdicts, hints: SelectorHints) -> str | None:

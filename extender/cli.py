@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 import click
@@ -17,7 +18,7 @@ from rich.console import Console, RenderableType
 
 import extender
 from extender import demo as demonstration
-from extender import reports, schedulerconfig, simulate, synthetic, tables
+from extender import intree, reports, schedulerconfig, simulate, synthetic, tables
 from extender.config import Config, load_config
 from extender.dump import ClusterDump, read_dumps, read_pods
 from extender.errors import DumpError, ExtenderError, InputError
@@ -30,6 +31,13 @@ from extender.simulation_report import simulation_report
 
 STDIN: Final = "-"
 PIPE_COLUMNS: Final = 220
+# Ways to simulate kube-scheduler without an extender.
+STOCK_PROFILES: Final[Mapping[str, intree.Profile]] = MappingProxyType(
+    {
+        "kube-scheduler": intree.STOCK,
+        "kube-scheduler-most-allocated": intree.most_allocated_profile(["nvidia.com/gpu"]),
+    }
+)
 
 _config_option = click.option(
     "--config", "config_file", type=click.Path(path_type=Path), help="The program's YAML configuration."
@@ -76,17 +84,36 @@ def load(config_file: Path | None, **overrides: object) -> Config:
 
 
 def read_cluster(clusters: Sequence[str], config: Config) -> ClusterDump:
-    """Read and merge the dumps."""
-    return read_dumps([read_source(name) for name in clusters], GpuRules.of(config.gpus))
+    """Read and merge the dumps; what they lack is said on standard error."""
+    _once(clusters)
+    dump = read_dumps([read_source(name) for name in clusters], GpuRules.of(config.gpus))
+    if not dump.nodes:
+        _note("the dump has no nodes")
+    return dump
+
+
+def _once(names: Sequence[str]) -> None:
+    if names.count(STDIN) > 1:
+        raise InputError("standard input (-) can be read once only")
+
+
+def _note(line: str) -> None:
+    click.secho(f"note: {line}", fg="cyan", err=True)
 
 
 def _print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=1, ensure_ascii=False))
 
 
-def _console() -> Console:
-    """Return the terminal, or for a pipe a page wide enough that cells are not broken (COLUMNS says otherwise)."""
-    return Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPE_COLUMNS, highlight=False)
+def _show(page: RenderableType) -> None:
+    """Print to the terminal, or for a pipe on a page so wide that cells are not broken (COLUMNS says otherwise)."""
+    if sys.stdout.isatty():
+        Console(highlight=False).print(page)
+        return
+    console = Console(width=None if "COLUMNS" in os.environ else PIPE_COLUMNS, highlight=False)
+    with console.capture() as captured:
+        console.print(page)
+    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 def _warn(warnings: Iterable[str]) -> None:
@@ -101,7 +128,7 @@ def _finish(
     if output == "json":
         _print_json(report)
     else:
-        _console().print(rendered())
+        _show(rendered())
     raise SystemExit(0 if ok else 1)
 
 
@@ -118,6 +145,8 @@ def serve(clusters: tuple[str, ...], demo: bool, listen: str | None, config_file
 
     overrides = {"server.listen": listen, "verbs.bind": True if demo else None}
     config = load(config_file, **overrides)
+    if demo and clusters:
+        raise InputError("serve takes --cluster FILE or --demo, not both")
     if demo:
         dump = demonstration.cluster_dump(GpuRules.of(config.gpus))
     elif clusters:
@@ -135,6 +164,8 @@ def serve(clusters: tuple[str, ...], demo: bool, listen: str | None, config_file
 def gpus(clusters: tuple[str, ...], config_file: Path | None, output: str) -> None:
     """Show every node's GPUs: how many, whose, and what is free."""
     dump = read_cluster(clusters, load(config_file))
+    if dump.nodes and not dump.pods:
+        _note("the dump has no pods, so every GPU counts as free; `kubectl get nodes,pods -A` prints both")
     report = reports.gpus_report(Snapshot.of(dump.nodes, dump.pods), dump.warnings)
     _finish(report, output, lambda: tables.render_gpus(report))
 
@@ -149,10 +180,13 @@ def fit(
     clusters: tuple[str, ...], pod_name: str | None, pod_file: str | None, config_file: Path | None, output: str
 ) -> None:
     """Tell for each waiting GPU pod which nodes could run it now, later or never, and what would help."""
+    _once([*clusters, *([pod_file] if pod_file else [])])
     config = load(config_file)
     dump = read_cluster(clusters, config)
-    pods = _asked_pods(dump, pod_name, pod_file, GpuRules.of(config.gpus))
-    report = reports.fit_report(Snapshot.of(dump.nodes, dump.pods), pods, dump.warnings)
+    given = read_pods([read_source(pod_file)], GpuRules.of(config.gpus)) if pod_file else None
+    pods = _asked_pods(dump.pods, pod_name) if given is None else _named(given.pods, pod_name)
+    warnings = (*dump.warnings, *(given.warnings if given else ()))
+    report = reports.fit_report(Snapshot.of(dump.nodes, dump.pods), pods, warnings)
     _finish(
         report,
         output,
@@ -161,23 +195,29 @@ def fit(
     )
 
 
-def _asked_pods(dump: ClusterDump, name: str | None, file: str | None, rules: GpuRules) -> list[PodInfo]:
-    pods: Sequence[PodInfo] = dump.pods if file is None else read_pods([read_source(file)], rules).pods
+def _asked_pods(pods: Sequence[PodInfo], name: str | None) -> Sequence[PodInfo]:
     if name is not None:
-        found = [pod for pod in pods if name in (pod.key, pod.name)]
-        if not found:
-            raise InputError(f"--pod {name}: there is no such pod in the input (finished pods are left out)")
-        return found
-    if file is not None:
-        return list(pods)
+        return _named(pods, name)
     return sorted((pod for pod in pods if pod.waiting and pod.gpu.count), key=simulate.queue_order)
+
+
+def _named(pods: Sequence[PodInfo], name: str | None) -> Sequence[PodInfo]:
+    """Return the pod called ``NS/NAME`` (or NAME), all of them without a name."""
+    found = [pod for pod in pods if name is None or name in (pod.key, pod.name)]
+    if name is not None and not found:
+        raise InputError(f"--pod {name}: there is no such pod in the input; give NS/NAME (finished pods are left out)")
+    return found
 
 
 @cli.command("simulate")
 @_cluster_option
 @click.option("--arrivals", metavar="FILE", help="Pods that arrive one after the other, in the file's order.")
 @click.option("--queue", is_flag=True, help="Let the dump's own pending pods arrive (first).")
-@click.option("--policy", help="Policy to score with, or `kube-scheduler` for none (configuration: scoring.policy).")
+@click.option(
+    "--policy",
+    help="Policy to score with (configuration: scoring.policy). kube-scheduler alone: `kube-scheduler`, "
+    "`kube-scheduler-most-allocated`.",
+)
 @click.option(
     "--weight",
     type=click.IntRange(min=1),
@@ -207,12 +247,13 @@ def simulate_command(  # noqa: PLR0913, PLR0917 - one argument per option
     output: str,
 ) -> None:
     """Place arriving pods as kube-scheduler would with this extender beside it."""
-    stock = policy == "kube-scheduler"
-    config = load(config_file, **{"scoring.policy": None if stock else policy})
+    profile = STOCK_PROFILES.get(policy or "")
+    config = load(config_file, **{"scoring.policy": None if profile else policy})
+    _once([*clusters, *([arrivals] if arrivals else [])])
     dump = read_cluster(clusters, config)
     pods, warnings = _arriving(dump, arrivals, GpuRules.of(config.gpus), queue=queue)
-    chosen = None if stock else simulate.PolicyExtender(make_policy(config))
-    setup = simulate.SchedulerConfig(weight=weight, percentage=percentage, seed=seed)
+    chosen = None if profile else simulate.PolicyExtender(make_policy(config))
+    setup = simulate.SchedulerConfig(profile or intree.STOCK, weight, percentage, seed)
     scheduler = simulate.KubeScheduler(_start(dump, queue=queue), chosen, setup)
     report = simulation_report(scheduler, pods, [*dump.warnings, *warnings])
     _finish(report, output, lambda: tables.render_simulation(report), ok=report["summary"]["refused"] == 0)
@@ -295,7 +336,14 @@ def main() -> None:
     except ExtenderError as error:
         click.secho(f"error: {error}", fg="red", err=True)
         raise SystemExit(error.exit_code) from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
     except BrokenPipeError:
         # The reader (head, less) has seen enough; Python would complain again when it closes the stream.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
+    except OSError as error:
+        # A full disk behind standard output, mostly.
+        click.secho(f"error: {error}", fg="red", err=True)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(3) from None

@@ -68,6 +68,7 @@ REQUEST_SPECS: Final = (
     DURATION, REQUESTS, ERROR_ANSWERS, BUGS, LAST_REQUEST, CONSIDERED, REJECTIONS, HANDOFFS,
 )  # fmt: skip
 
+_VERBS: Final = ("filter", "prioritize", "preempt", "bind")
 _SECONDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _NODES: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000)
 
@@ -84,6 +85,8 @@ class Metrics:
         self._requests = self._counter(REQUESTS)
         self._error_answers = self._counter(ERROR_ANSWERS)
         self._bugs = self._counter(BUGS)
+        for verb in _VERBS:
+            self._bugs.labels(verb)  # at 0 from the start, or an alert on its increase would miss the first
         self._last_request = Gauge(
             LAST_REQUEST.full_name, LAST_REQUEST.text, LAST_REQUEST.labels, registry=self.registry
         )
@@ -104,6 +107,10 @@ class Metrics:
         duration.observe(seconds)
         requests.inc()
         last.set(now)
+
+    def refused(self, verb: str, code: int) -> None:
+        """Count a request that no scheduler sends: it says nothing of whether one asks."""
+        self._requests.labels(verb, str(code)).inc()
 
     def considered(self, verb: str, nodes: int) -> None:
         """Count the candidates of a question."""

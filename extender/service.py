@@ -122,7 +122,7 @@ class VerbService:
 
     def refuse(self, verb: str, status: int, error: str) -> Reply:
         """Answer a request that cannot be read as a body at all (too large, wrong method)."""
-        self._metrics.answered(verb, status, 0.0, time.time())
+        self._metrics.refused(verb, status)
         return Reply(status, wire.encode_error(error))
 
     def _refusal(self, verb: str, error: RequestError) -> tuple[HTTPStatus, bytes, Callable[[], None]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from rich.console import Group, RenderableType
@@ -14,6 +14,7 @@ from extender.reports import SIZES, FitReport, FitRow, GpuRow, GpusReport, Model
 from extender.simulation_report import SimulationReport, SimulationSummary
 
 _LISTED: Final = 4
+_USUAL_RESOURCE: Final = "nvidia.com/gpu"
 _STYLE: Final = {"fits": "green", "busy": "yellow", "never": "red", "gated": "cyan"}
 
 
@@ -31,28 +32,37 @@ def render_fit(report: FitReport) -> RenderableType:
 # ---------------------------------------------------------------- gpus
 
 
-def _models(rows: Iterable[ModelRow]) -> Table:
-    table = _table("model", "resource")
+def _models(rows: Sequence[ModelRow]) -> Table:
+    named = _resource_column(rows)
+    table = _table("model", *named)
     for name in ("nodes", "capacity", "used", "free", "off", "withdrawn", "largest"):
         table.add_column(name, justify="right")
     table.add_column("pods of " + "/".join(map(str, SIZES)), justify="right")
     for row in rows:
         startable = "/".join(str(row["startable"][str(size)]) for size in SIZES)
         numbers = (row["nodes"], row["capacity"], row["used"], row["free"], row["unschedulable"], row["withdrawn"])
-        table.add_row(Text(_model(row)), Text(row["resource"]), *map(str, numbers), str(row["largest_free"]), startable)
+        resource = [Text(row["resource"])] * len(named)
+        table.add_row(Text(_model(row)), *resource, *map(str, numbers), str(row["largest_free"]), startable)
     return table
 
 
-def _nodes(rows: Iterable[GpuRow]) -> Table:
-    table = _table("node", "model", "resource")
+def _nodes(rows: Sequence[GpuRow]) -> Table:
+    named = _resource_column(rows)
+    table = _table("node", "model", *named)
     for name in ("capacity", "used", "free"):
         table.add_column(name, justify="right")
     table.add_column("state", no_wrap=True)
     table.add_column("pods", overflow="fold")
     for row in rows:
         numbers = (str(row["capacity"]), str(row["used"]), str(row["free"]))
-        table.add_row(Text(row["node"]), Text(_model(row)), Text(row["resource"]), *numbers, _state(row), _holders(row))
+        resource = [Text(row["resource"])] * len(named)
+        table.add_row(Text(row["node"]), Text(_model(row)), *resource, *numbers, _state(row), _holders(row))
     return table
+
+
+def _resource_column(rows: Sequence[GpuRow] | Sequence[ModelRow]) -> list[str]:
+    """Return the column's name, if it says anything: in most clusters it would repeat the usual resource."""
+    return [] if {row["resource"] for row in rows} == {_USUAL_RESOURCE} else ["resource"]
 
 
 def _model(row: GpuRow | ModelRow) -> str:

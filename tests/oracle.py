@@ -143,8 +143,14 @@ def judge_model(pod: PodInfo, node: NodeInfo) -> Judgement | None:
     verdict = gpu.match(model)
     if verdict is Match.YES:
         return None
-    if verdict is Match.UNKNOWN:
-        return Judgement("GPU model of the node is not known yet", never=False)
+    unsure = {
+        Match.UNKNOWN: "GPU model",
+        Match.UNKNOWN_MEMORY: "GPU memory",
+        Match.UNKNOWN_CUDA: "CUDA level",
+        Match.UNKNOWN_COMPUTE: "GPU compute capability",
+    }
+    if verdict in unsure:
+        return Judgement(f"{unsure[verdict]} of the node is not known yet", never=False)
     if verdict is Match.WRONG_MODEL:
         names = [wish.name for wish in gpu.types]
         listed = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

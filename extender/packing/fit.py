@@ -173,6 +173,9 @@ _MODEL_TEXT: Final[Mapping[Match, str]] = {
     Match.OLD_CUDA: "CUDA level is below the pod's minimum",
     Match.OLD_COMPUTE: "GPU compute capability is below the pod's minimum",
     Match.UNKNOWN: "GPU model of the node is not known yet",
+    Match.UNKNOWN_MEMORY: "GPU memory of the node is not known yet",
+    Match.UNKNOWN_CUDA: "CUDA level of the node is not known yet",
+    Match.UNKNOWN_COMPUTE: "GPU compute capability of the node is not known yet",
 }
 
 
@@ -186,7 +189,7 @@ def _model_rejections(table: NodeTable, gpu: GpuRequest) -> Iterator[tuple[BoolV
                 text = f"GPU model {model.label} is not one of {_listed(gpu)}"
                 yield column.codes == code, Reason(Cause.GPU_MODEL, text, resolvable=False)
             case other:
-                resolvable = other is Match.UNKNOWN
+                resolvable = other.unsure
                 yield column.codes == code, Reason(Cause.GPU_MODEL, _MODEL_TEXT[other], resolvable=resolvable)
 
 

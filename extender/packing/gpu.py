@@ -81,14 +81,22 @@ class TypeWish:
 
 
 class Match(Enum):
-    """How a model answers a request. UNKNOWN: the node does not say what it has (yet)."""
+    """How a model answers a request. Where it is unsure, the node does not say what it has (yet)."""
 
     YES = "yes"
-    UNKNOWN = "unknown"
+    UNKNOWN = "unknown model"
+    UNKNOWN_MEMORY = "unknown memory"
+    UNKNOWN_CUDA = "unknown CUDA"
+    UNKNOWN_COMPUTE = "unknown compute capability"
     WRONG_MODEL = "wrong model"
     TOO_LITTLE_MEMORY = "too little memory"
     OLD_CUDA = "old CUDA"
     OLD_COMPUTE = "old compute capability"
+
+    @property
+    def unsure(self) -> bool:
+        """Tell whether a label that is missing now could still make it a yes."""
+        return self in (Match.UNKNOWN, Match.UNKNOWN_MEMORY, Match.UNKNOWN_CUDA, Match.UNKNOWN_COMPUTE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +131,12 @@ class GpuRequest:
         """Judge a model. Wrong beats unknown; without annotations everything matches."""
         verdicts = [
             self._match_type(model),
-            _at_least(self.min_memory_mib, model.memory_mib, Match.TOO_LITTLE_MEMORY),
-            _at_least(self.min_cuda, model.cuda, Match.OLD_CUDA),
-            _at_least(self.min_compute, model.compute, Match.OLD_COMPUTE),
+            _at_least(self.min_memory_mib, model.memory_mib, Match.TOO_LITTLE_MEMORY, Match.UNKNOWN_MEMORY),
+            _at_least(self.min_cuda, model.cuda, Match.OLD_CUDA, Match.UNKNOWN_CUDA),
+            _at_least(self.min_compute, model.compute, Match.OLD_COMPUTE, Match.UNKNOWN_COMPUTE),
         ]
-        wrong = [v for v in verdicts if v not in (Match.YES, Match.UNKNOWN)]
-        return wrong[0] if wrong else (Match.UNKNOWN if Match.UNKNOWN in verdicts else Match.YES)
+        # False sorts first: a plain no, then what is unsure, then yes.
+        return min(verdicts, key=lambda verdict: (verdict is Match.YES, verdict.unsure))
 
     def penalty(self, model: GpuModel) -> float:
         """Return the penalty of the best rung that takes the model; 0.0 without a ladder, inf when none does."""
@@ -142,11 +150,11 @@ class GpuRequest:
         return Match.UNKNOWN if model.label is None else Match.WRONG_MODEL
 
 
-def _at_least(want: _Level | None, have: _Level | None, otherwise: Match) -> Match:
+def _at_least(want: _Level | None, have: _Level | None, otherwise: Match, unsure: Match) -> Match:
     if want is None:
         return Match.YES
     if have is None:
-        return Match.UNKNOWN
+        return unsure
     return Match.YES if have >= want else otherwise
 
 

@@ -60,7 +60,7 @@ def address(extender: Extender) -> Iterator[Finding]:
     path = extender.at("urlPrefix")
     host = _host(extender.url_prefix)
     if not host:
-        yield note(path, f"{extender.url_prefix!r} is no http:// or https:// address: every call fails.")
+        yield fault(path, f"{extender.url_prefix!r} is no http:// or https:// address: every call fails.")
         return
     if ".svc" in host:
         yield note(

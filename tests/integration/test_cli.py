@@ -65,7 +65,7 @@ def test_simulate_places_arrivals_and_reads_standard_input(cluster, arrivals):
 
 
 def test_simulate_takes_the_stock_scheduler_and_any_policy(cluster, arrivals):
-    for policy in ("kube-scheduler", "first-fit", "fgd"):
+    for policy in ("kube-scheduler", "kube-scheduler-most-allocated", "first-fit", "fgd"):
         done = run("simulate", "--cluster", cluster, "--arrivals", arrivals, "--policy", policy)
         assert done.returncode == 0, done.stderr
         assert b"30 of 30 pods placed" in done.stdout
@@ -83,6 +83,8 @@ def test_simulate_takes_the_stock_scheduler_and_any_policy(cluster, arrivals):
         (["simulate", "--cluster", "-", "--policy", "best", "--queue"], b"{}", "must be one of"),
         (["fit", "--cluster", "-", "--pod", "a/b"], b'{"kind":"List","items":[]}', "there is no such pod"),
         (["serve"], b"", "--cluster"),
+        (["serve", "--demo", "--cluster", "x"], b"", "not both"),
+        (["fit", "--cluster", "-", "--pod-file", "-"], b"", "read once only"),
         (["config", "check", "/no/such/file"], b"", "/no/such/file"),
         (["config", "check", "-"], b"\xff", "UTF-8"),
     ],
@@ -90,10 +92,20 @@ def test_simulate_takes_the_stock_scheduler_and_any_policy(cluster, arrivals):
 def test_bad_input_is_one_clear_line_and_exit_code_two(arguments, stdin, words):
     done = run(*arguments, stdin=stdin)
     assert done.returncode == 2, done.stdout
-    lines = done.stderr.decode().strip().splitlines()
+    lines = [line for line in done.stderr.decode().splitlines() if not line.startswith("note: ")]
     assert len(lines) == 1
     assert words in lines[0]
     assert b"Traceback" not in done.stderr
+
+
+def test_warnings_about_the_pods_of_a_file_are_reported(cluster, tmp_path):
+    path = tmp_path / "pod.yaml"
+    path.write_text(
+        "kind: Pod\nmetadata: {name: p, namespace: ml, annotations: {gpu-extender.io/types: 'H100=x'}}\n"
+        "spec: {containers: [{resources: {limits: {nvidia.com/gpu: '1'}}}]}\n"
+    )
+    report = json.loads(run("fit", "--cluster", cluster, "--pod-file", path, "-o", "json").stdout)
+    assert [w for w in report["warnings"] if w.startswith("pod ml/p: ") and "gpu-extender.io/types" in w]
 
 
 def test_usage_errors_are_click_s_and_exit_with_two():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import ssl
 import subprocess
 import sys
@@ -73,7 +74,7 @@ def test_with_a_client_ca_only_its_certificates_get_in():
 )
 def test_what_cannot_be_used_is_said_in_one_line_at_start(tmp_path, variable, value, said):
     path = tmp_path / "cluster.json"
-    path.write_text('{"kind": "List", "items": []}')
+    path.write_text(json.dumps(cluster(node_object("a"), pod_object("p"))))
     done = subprocess.run(
         [sys.executable, "-m", "extender", "serve", "--cluster", str(path)],
         cwd=ROOT, env={**SERVER, "GPU_EXTENDER_SERVER__LISTEN": "127.0.0.1:0", variable: value},

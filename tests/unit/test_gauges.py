@@ -187,4 +187,4 @@ def test_every_metric_is_in_the_reference_and_none_else():
 def test_two_services_do_not_share_counters():
     first, second = Metrics(), Metrics()
     first.bug("filter")
-    assert second.registry.get_sample_value("gpu_extender_internal_errors_total", {"verb": "filter"}) is None
+    assert second.registry.get_sample_value("gpu_extender_internal_errors_total", {"verb": "filter"}) == 0

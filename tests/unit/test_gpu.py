@@ -94,7 +94,7 @@ def test_a_shared_gpu_is_never_what_was_wished_for():
     [
         ({"min_memory_mib": 40_000}, GpuModel(memory_mib=40_000), Match.YES),
         ({"min_memory_mib": 40_000}, GpuModel(memory_mib=39_999), Match.TOO_LITTLE_MEMORY),
-        ({"min_memory_mib": 40_000}, GpuModel("H100"), Match.UNKNOWN),
+        ({"min_memory_mib": 40_000}, GpuModel("H100"), Match.UNKNOWN_MEMORY),
         ({"min_cuda": (12, 4)}, GpuModel(cuda=(12, 10)), Match.YES),
         ({"min_cuda": (12, 4)}, GpuModel(cuda=(11, 8)), Match.OLD_CUDA),
         ({"min_compute": (8, 0)}, GpuModel(compute=(7, 5)), Match.OLD_COMPUTE),

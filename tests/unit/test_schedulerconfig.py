@@ -374,7 +374,6 @@ def test_go_durations(text, seconds):
         ({"urlPrefix": "http://127.0.0.1:8888", "enableHTTPS": True}, "enableHTTPS", "nothing is encrypted"),
         ({"urlPrefix": "https://gpu-extender.kube-system.svc:8888"}, "urlPrefix", "do not resolve"),
         ({"urlPrefix": "https://10.0.0.1:8888"}, "urlPrefix", "HTTP_PROXY"),
-        ({"urlPrefix": "127.0.0.1:8888"}, "urlPrefix", "every call fails"),
     ],
 )
 def test_tls_and_address_are_judged_together(changes, path, words):
@@ -383,6 +382,11 @@ def test_tls_and_address_are_judged_together(changes, path, words):
     assert any(text.startswith(f"extenders[0].{path}: ") and words in text for text in verdict.consequences), (
         verdict.consequences
     )
+
+
+def test_an_address_without_a_scheme_can_never_be_called():
+    verdict = registered(urlPrefix="127.0.0.1:8888")
+    assert any("urlPrefix: " in text and "every call fails" in text for text in verdict.faults)
 
 
 def test_a_named_ca_is_nothing_to_talk_about():
