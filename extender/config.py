@@ -30,8 +30,8 @@ __all__ = [
 ]
 
 ENV_PREFIX: Final = "GPU_EXTENDER_"
-RESERVED_ENV: Final = frozenset({"GPU_EXTENDER_CI", "GPU_EXTENDER_CONFIG"})
-"""Variables with our prefix that are no fields: the test suite's switch, and the path of the file itself."""
+RESERVED_ENV: Final = frozenset({"GPU_EXTENDER_CI", "GPU_EXTENDER_CLUSTER", "GPU_EXTENDER_CONFIG"})
+"""Variables with our prefix that are no fields: the test suite's switch, the dump and the configuration file."""
 
 
 class Config(Section):
