@@ -161,13 +161,15 @@ class Snapshot:
         pending = {uid: pod for uid, pod in self.pending.items() if uid not in left} if left else dict(self.pending)
         pending.update((pod.uid, pod) for pod in come if pod.waiting)
         fresh = self._laid_out(touched) if nodes is None else self._relaid(touched, NodeTable.of(nodes))
-        same_nodes = fresh.table is self.table
-        affected = touched.keys() | (() if same_nodes else self.table.index.keys() ^ fresh.table.index.keys())
-        mix = self.mix.moved(
-            [*_waiting(gone), *(pod for name in affected for pod in self.pods_on(name))],
-            [*_waiting(come), *(pod for name in affected for pod in fresh.pods_on(name))],
-        )
+        mix = self.mix.moved(self._counted(gone, fresh), fresh._counted(come, self))  # noqa: SLF001 - one of us
         return replace(fresh, pending=pending, mix=mix, booked=self.booked, generation=self.generation + 1)
+
+    def _counted(self, pods: PodTuple, other: Snapshot) -> list[PodInfo]:
+        """Return which of these pods count in the mix here, and all on nodes that the other Snapshot has not."""
+        mine, theirs = self.table.index, other.table.index
+        alone = () if mine is theirs else mine.keys() - theirs.keys()
+        counted = [pod for pod in pods if pod.waiting or (pod.node_name in mine and pod.node_name not in alone)]
+        return [*counted, *(pod for name in alone for pod in self.pods_on(name))]
 
     def with_booked(self, booked: IntMatrix | None) -> Snapshot:
         """Return the Snapshot with another tentative ledger."""
@@ -208,7 +210,19 @@ class Snapshot:
         """Return the Snapshot over other nodes, with some groups replaced."""
         groups = {**self.orphans, **dict(zip(self.table.names, self.pods, strict=True)), **touched}
         rows = tuple(groups.pop(name, ()) for name in table.names)
-        return Snapshot(table, _sum_used(table, rows), rows, {name: group for name, group in groups.items() if group})
+        used = self._summed_again(table, rows)
+        return Snapshot(table, used, rows, {name: group for name, group in groups.items() if group})
+
+    def _summed_again(self, table: NodeTable, rows: tuple[PodTuple, ...]) -> IntMatrix:
+        """Return what `_sum_used` returns; sums of groups that have stayed are taken over."""
+        if table.axis.index != self.table.axis.index or not len(self):
+            return _sum_used(table, rows)
+        before = [self.table.index.get(name, -1) for name in table.names]
+        used = self.used[:, before]
+        for row, (old, group) in enumerate(zip(before, rows, strict=True)):
+            if old < 0 or self.pods[old] is not group:
+                used[:, row] = _column(table, group)
+        return frozen(used)
 
 
 def _counting(pods: Iterable[PodInfo]) -> PodTuple:
