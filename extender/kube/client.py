@@ -32,6 +32,8 @@ from kubernetes.config import (
 from extender.errors import ApiError, ClusterError, InputError, UnreachableError
 from extender.kube.raw import RawStatus
 
+__all__ = ["Access", "ApiClient", "Configuration", "Stream"]
+
 _CONNECT_SECONDS: Final = 10.0
 _CHUNK_BYTES: Final = 2**16
 _SHOWN: Final = 400
