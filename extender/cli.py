@@ -110,22 +110,36 @@ def _finish(
     "--cluster", "clusters", multiple=True, metavar="FILE", help="Serve an embedded cluster read from a dump."
 )
 @click.option("--demo", is_flag=True, help="Serve the synthetic cluster of `gpu-extender demo`, with bind on.")
+@click.option("--kubeconfig", metavar="FILE", help="Way to the live cluster (configuration: cluster.kubeconfig).")
+@click.option("--context", metavar="NAME", help="Its context (configuration: cluster.context).")
 @click.option("--listen", metavar="HOST:PORT", help="Address of the verbs (configuration: server.listen).")
 @_config_option
-def serve(clusters: tuple[str, ...], demo: bool, listen: str | None, config_file: Path | None) -> None:  # noqa: FBT001 - a flag
-    """Answer kube-scheduler over HTTP."""
-    from extender.app import serve as run_service  # noqa: PLC0415 - Flask and gunicorn cost the other commands a third of a second
+def serve(
+    clusters: tuple[str, ...],
+    demo: bool,  # noqa: FBT001 - a flag
+    kubeconfig: str | None,
+    context: str | None,
+    listen: str | None,
+    config_file: Path | None,
+) -> None:
+    """Answer kube-scheduler over HTTP.
 
-    overrides = {"server.listen": listen, "verbs.bind": True if demo else None}
-    config = load(config_file, **overrides)
-    if demo:
-        dump = demonstration.cluster_dump(GpuRules.of(config.gpus))
-    elif clusters:
-        dump = read_cluster(clusters, config)
-    else:
-        raise InputError("serve needs --cluster FILE or --demo: following a live cluster is not available yet")
+    Without --cluster and --demo a live cluster is followed: the one of --kubeconfig, else of $KUBECONFIG, else the
+    one we run in, else of ~/.kube/config.
+    """
+    # Flask and gunicorn cost the other commands a third of a second.
+    from extender import app  # noqa: PLC0415
+
+    if (clusters or demo) and (kubeconfig or context):
+        raise InputError("--kubeconfig and --context are for a live cluster, --cluster and --demo for another one")
+    overrides = {"server.listen": listen, "cluster.kubeconfig": kubeconfig, "cluster.context": context}
+    config = load(config_file, **overrides, **({"verbs.bind": True} if demo else {}))
+    if not clusters and not demo:
+        app.serve_live(config)
+        return
+    dump = demonstration.cluster_dump(GpuRules.of(config.gpus)) if demo else read_cluster(clusters, config)
     _warn(dump.warnings)
-    run_service(config, dump)
+    app.serve(config, dump)
 
 
 @cli.command()

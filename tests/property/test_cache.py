@@ -135,6 +135,8 @@ class CacheMachine(RuleBasedStateMachine):
             case PodGone(uid):
                 self.pods.pop(uid, None)
                 self.removed.add(uid)
+            case _:
+                raise AssertionError(change)
 
     @rule(few=st.booleans())
     def another_way_to_the_snapshot(self, few):
