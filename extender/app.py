@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from extender.live import LiveCluster
 
 _LOG: Final = logging.getLogger(__name__)
+# kube-scheduler waits for 2 s as shipped; what takes longer is found done, or not, when it comes again.
+_BIND_SECONDS: Final = 5.0
 
 
 @dataclass
@@ -86,14 +88,16 @@ def build_service(config: Config, dump: ClusterDump) -> Service:
 def build_live_service(config: Config, configuration: Callable[[], Configuration]) -> Service:
     """Put the service together on a live cluster; `configuration` loads the credentials for its API server."""
     # The official client costs half a second and 35 MB, which a file's cluster and its users need not pay.
+    from extender.kube.binder import LiveBinder  # noqa: PLC0415
     from extender.kube.client import ApiClient  # noqa: PLC0415
     from extender.live import LiveCluster, pace_of  # noqa: PLC0415
 
     cache = Cache(tentative_seconds=config.verbs.tentative_seconds)
     metrics = Metrics()
     api = ApiClient(configuration)
+    binding = ApiClient(configuration, timeout_seconds=_BIND_SECONDS)
     live = LiveCluster(cache, api, pace_of(config.cluster), GpuRules.of(config.gpus), metrics)
-    return _assemble(config, cache, metrics, None, live)
+    return _assemble(config, cache, metrics, LiveBinder(binding, cache), live)
 
 
 def _assemble(

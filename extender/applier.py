@@ -54,9 +54,12 @@ class Applier:
         """Apply until `stop`. Until the first lists are in, or for a minute, the collector looks at nothing."""
         gc.disable()  # it would go through the growing lists again and again, and double the time to the start
         patience = self._clock() + _WITHOUT_COLLECTOR_SECONDS
-        while self.turn(_TICK_SECONDS):
-            if not gc.isenabled() and self._clock() > patience:
-                gc.enable()
+        try:
+            while self.turn(_TICK_SECONDS):
+                if not gc.isenabled() and self._clock() > patience:
+                    gc.enable()
+        finally:
+            gc.enable()
 
     def turn(self, wait_seconds: float) -> bool:
         """Wait for changes, apply all that are there, and let bookings run out; False once `stop` was met."""

@@ -245,8 +245,6 @@ def _is_tls(error: BaseException) -> bool:
 def _network_words(error: BaseException) -> str:
     """Return the innermost reason, which is the one that people know, in one line."""
     prefix = "TLS: " if _is_tls(error) else ""
-    if isinstance(error, urllib3.exceptions.TimeoutError):
-        return "no answer in time"
     inner: BaseException | None = error
     while inner is not None:
         if isinstance(inner, ssl.SSLCertVerificationError):
@@ -254,6 +252,8 @@ def _network_words(error: BaseException) -> str:
         if isinstance(inner, OSError) and inner.errno:
             return f"{prefix}{os.strerror(inner.errno) if inner.errno > 0 else inner.strerror}"
         inner = inner.__cause__ or inner.__context__
+    if isinstance(error, urllib3.exceptions.TimeoutError):
+        return "no answer in time"
     return f"{prefix}{_one_line(error)}"
 
 
