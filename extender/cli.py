@@ -5,22 +5,29 @@ Exit codes: 0 ok / every pod asked about fits; 1 no; 2 bad input (one clear line
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn
 
 import click
-from rich.console import Console, RenderableType
 
 import extender
 from extender import demo as demonstration
 from extender import reports, schedulerconfig, simulate, synthetic, tables
-from extender.config import Config, load_config
-from extender.dump import ClusterDump, read_dumps, read_pods
-from extender.errors import DumpError, ExtenderError, InputError
+from extender.clitools import (
+    cluster_option,
+    config_option,
+    finish,
+    load,
+    output_option,
+    print_json,
+    read_cluster,
+    read_source,
+    warn,
+)
+from extender.dump import ClusterDump, read_pods
+from extender.errors import ExtenderError, InputError
 from extender.kube.gpurules import GpuRules
 from extender.packing.policies import REGISTRY
 from extender.packing.snapshot import Snapshot
@@ -28,81 +35,11 @@ from extender.packing.types import PodInfo
 from extender.scoring import make_policy
 from extender.simulation_report import simulation_report
 
-STDIN: Final = "-"
-PIPE_COLUMNS: Final = 220
-
-_config_option = click.option(
-    "--config", "config_file", type=click.Path(path_type=Path), help="The program's YAML configuration."
-)
-_output_option = click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="Form of the output.",
-)
-_cluster_option = click.option(
-    "--cluster", "clusters", multiple=True, required=True, metavar="FILE",
-    help="What `kubectl get nodes,pods -A -o json` (or yaml) prints; may be repeated; - is standard input.",
-)  # fmt: skip
-
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(extender.__version__, prog_name="gpu-extender")
 def cli() -> None:
     """Pack pods onto exclusive GPUs: a scheduler extender for Kubernetes, and the same answers from a dump."""
-
-
-def read_source(name: str) -> tuple[str, bytes]:
-    """Read a file, or standard input for ``-``.
-
-    Raises:
-        DumpError: when it cannot be read.
-    """
-    if name == STDIN:
-        return "standard input", sys.stdin.buffer.read()
-    try:
-        return name, Path(name).read_bytes()
-    except OSError as error:
-        raise DumpError(f"{name}: {error.strerror or error}") from error
-
-
-def load(config_file: Path | None, **overrides: object) -> Config:
-    """Load the configuration from file, environment and flags."""
-    chosen = os.environ.get("GPU_EXTENDER_CONFIG")
-    path = config_file or (Path(chosen) if chosen else None)
-    return load_config(path, env=os.environ, overrides=overrides, known_policies=REGISTRY)
-
-
-def read_cluster(clusters: Sequence[str], config: Config) -> ClusterDump:
-    """Read and merge the dumps."""
-    return read_dumps([read_source(name) for name in clusters], GpuRules.of(config.gpus))
-
-
-def _print_json(value: object) -> None:
-    click.echo(json.dumps(value, indent=1, ensure_ascii=False))
-
-
-def _console() -> Console:
-    """Return the terminal, or for a pipe a page wide enough that cells are not broken (COLUMNS says otherwise)."""
-    return Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPE_COLUMNS, highlight=False)
-
-
-def _warn(warnings: Iterable[str]) -> None:
-    for line in warnings:
-        click.secho(f"warning: {line}", fg="yellow", err=True)
-
-
-def _finish(
-    report: Mapping[str, Any], output: str, rendered: Callable[[], RenderableType], *, ok: bool = True
-) -> NoReturn:
-    """Print a report and end with 0 or 1."""
-    if output == "json":
-        _print_json(report)
-    else:
-        _console().print(rendered())
-    raise SystemExit(0 if ok else 1)
 
 
 @cli.command()
@@ -113,7 +50,7 @@ def _finish(
 @click.option("--kubeconfig", metavar="FILE", help="Way to the live cluster (configuration: cluster.kubeconfig).")
 @click.option("--context", metavar="NAME", help="Its context (configuration: cluster.context).")
 @click.option("--listen", metavar="HOST:PORT", help="Address of the verbs (configuration: server.listen).")
-@_config_option
+@config_option
 def serve(
     clusters: tuple[str, ...],
     demo: bool,  # noqa: FBT001 - a flag
@@ -138,27 +75,27 @@ def serve(
         app.serve_live(config)
         return
     dump = demonstration.cluster_dump(GpuRules.of(config.gpus)) if demo else read_cluster(clusters, config)
-    _warn(dump.warnings)
+    warn(dump.warnings)
     app.serve(config, dump)
 
 
 @cli.command()
-@_cluster_option
-@_config_option
-@_output_option
+@cluster_option
+@config_option
+@output_option
 def gpus(clusters: tuple[str, ...], config_file: Path | None, output: str) -> None:
     """Show every node's GPUs: how many, whose, and what is free."""
     dump = read_cluster(clusters, load(config_file))
     report = reports.gpus_report(Snapshot.of(dump.nodes, dump.pods), dump.warnings)
-    _finish(report, output, lambda: tables.render_gpus(report))
+    finish(report, output, lambda: tables.render_gpus(report))
 
 
 @cli.command()
-@_cluster_option
+@cluster_option
 @click.option("--pod", "pod_name", metavar="NS/NAME", help="One pod of the dump, waiting or running.")
 @click.option("--pod-file", metavar="FILE", help="Pods from a file instead of the dump's queue.")
-@_config_option
-@_output_option
+@config_option
+@output_option
 def fit(
     clusters: tuple[str, ...], pod_name: str | None, pod_file: str | None, config_file: Path | None, output: str
 ) -> None:
@@ -167,7 +104,7 @@ def fit(
     dump = read_cluster(clusters, config)
     pods = _asked_pods(dump, pod_name, pod_file, GpuRules.of(config.gpus))
     report = reports.fit_report(Snapshot.of(dump.nodes, dump.pods), pods, dump.warnings)
-    _finish(
+    finish(
         report,
         output,
         lambda: tables.render_fit(report),
@@ -188,7 +125,7 @@ def _asked_pods(dump: ClusterDump, name: str | None, file: str | None, rules: Gp
 
 
 @cli.command("simulate")
-@_cluster_option
+@cluster_option
 @click.option("--arrivals", metavar="FILE", help="Pods that arrive one after the other, in the file's order.")
 @click.option("--queue", is_flag=True, help="Let the dump's own pending pods arrive (first).")
 @click.option("--policy", help="Policy to score with, or `kube-scheduler` for none (configuration: scoring.policy).")
@@ -207,8 +144,8 @@ def _asked_pods(dump: ClusterDump, name: str | None, file: str | None, rules: Gp
     help="percentageOfNodesToScore; 0 is adaptive.",
 )
 @click.option("--seed", default=0, show_default=True, help="Of kube-scheduler's random choice among equal scores.")
-@_config_option
-@_output_option
+@config_option
+@output_option
 def simulate_command(  # noqa: PLR0913, PLR0917 - one argument per option
     clusters: tuple[str, ...],
     arrivals: str | None,
@@ -229,7 +166,7 @@ def simulate_command(  # noqa: PLR0913, PLR0917 - one argument per option
     setup = simulate.SchedulerConfig(weight=weight, percentage=percentage, seed=seed)
     scheduler = simulate.KubeScheduler(_start(dump, queue=queue), chosen, setup)
     report = simulation_report(scheduler, pods, [*dump.warnings, *warnings])
-    _finish(report, output, lambda: tables.render_simulation(report), ok=report["summary"]["refused"] == 0)
+    finish(report, output, lambda: tables.render_simulation(report), ok=report["summary"]["refused"] == 0)
 
 
 def _arriving(
@@ -256,7 +193,7 @@ def config() -> None:
 
 @config.command("check")
 @click.argument("file")
-@_output_option
+@output_option
 def config_check(file: str, output: str) -> None:
     """Judge FILE: our configuration, a scheduler Policy or a KubeSchedulerConfiguration."""
     source, content = read_source(file)
@@ -268,7 +205,7 @@ def config_check(file: str, output: str) -> None:
     if verdict.kind == schedulerconfig.UNKNOWN:
         raise InputError(f"{source}: {verdict.faults[0] if verdict.faults else 'is empty'}")
     if output == "json":
-        _print_json({"kind": verdict.kind, "faults": list(verdict.faults), "consequences": list(verdict.consequences)})
+        print_json({"kind": verdict.kind, "faults": list(verdict.faults), "consequences": list(verdict.consequences)})
     else:
         click.echo(schedulerconfig.render_verdict(verdict), nl=False)
     raise SystemExit(0 if verdict.ok else 1)
@@ -292,7 +229,7 @@ def demo(pods: int, seed: int) -> None:
 def synthetic_command(pods: int, seed: int) -> None:
     """Print the demo's cluster (or its arrivals) as `kubectl get -o json` would."""
     items = demonstration.arrival_manifests(pods, seed) if pods else demonstration.cluster_manifests(seed)
-    _print_json(synthetic.as_list(items))
+    print_json(synthetic.as_list(items))
 
 
 def main() -> None:

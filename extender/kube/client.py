@@ -78,7 +78,8 @@ class Access:
                 return
             contexts, _ = list_kube_config_contexts(self.kubeconfig)
         except (ConfigException, OSError, yaml.YAMLError, TypeError, AttributeError, KeyError) as error:
-            raise InputError(f"{self}: {_one_line(error)}") from error
+            hint = "; give --kubeconfig, or --cluster to serve a file"
+            raise InputError(f"{self}: {_one_line(error)}{hint}") from error
         names = [context.get("name") for context in contexts]
         if self.context is not None and self.context not in names:
             raise InputError(f"{self}: there is no context {self.context!r}, only {', '.join(map(repr, names))}")

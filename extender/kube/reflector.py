@@ -18,7 +18,8 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, Generic, Protocol, TypeVar
@@ -27,7 +28,6 @@ import msgspec
 
 from extender.changes import Change
 from extender.errors import ApiError, ClusterError, UnreachableError
-from extender.kube.client import ApiClient, Stream
 from extender.kube.objects import Event, Kind, Page
 
 _LOG: Final = logging.getLogger(__name__)
@@ -53,6 +53,32 @@ class Pace:
     backoff_max: float = 30.0
 
 
+class Stream(Protocol):
+    """An answer without end; `client.Stream` is one."""
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield bytes as they come, cut anywhere."""
+        ...
+
+    def shutdown(self) -> None:
+        """Wake whoever reads."""
+        ...
+
+
+class Api(Protocol):
+    """What a reflector asks; `client.ApiClient` is one and says what is raised."""
+
+    def get(self, path: str, query: Mapping[str, str], *, doing: str) -> bytes:
+        """Return the body of a GET."""
+        ...
+
+    def stream(
+        self, path: str, query: Mapping[str, str], *, silence_seconds: float, doing: str
+    ) -> AbstractContextManager[Stream]:
+        """Open a GET whose answer has no end."""
+        ...
+
+
 class Observer(Protocol):
     """Counts what happens; `kind` is `nodes` or `pods`."""
 
@@ -76,9 +102,7 @@ class WatchExpiredError(ClusterError):
 class Reflector(Generic[T]):
     """Follows one kind of object; `run` is the thread's function."""
 
-    def __init__(
-        self, api: ApiClient, kind: Kind[T], sink: Callable[[Change], None], pace: Pace, observer: Observer
-    ) -> None:
+    def __init__(self, api: Api, kind: Kind[T], sink: Callable[[Change], None], pace: Pace, observer: Observer) -> None:
         self._api = api
         self._kind = kind
         self._sink = sink
