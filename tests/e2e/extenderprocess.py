@@ -7,7 +7,7 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,15 +26,18 @@ _LISTENING: Final = re.compile(r"^listening on (\S+)$", re.MULTILINE)
 class ExtenderProcess(Process):
     """`gpu-extender serve` on a port of its own."""
 
-    def __init__(self, folder: Path, *source: str | Path, name: str = "extender", **settings: str) -> None:
+    def __init__(
+        self, folder: Path, *source: str | Path, name: str = "extender", port: int = 0, **settings: str
+    ) -> None:
         """Start it and wait until it listens.
 
         `source` is where the cluster is: `--kubeconfig FILE`, or `--cluster FILE`; `settings` are configuration by
-        environment, `verbs__counts="scheduler"`.
+        environment, `verbs__counts="scheduler"`; one that
+        takes the place of another has its port and a name of its own.
         """
         env = {f"GPU_EXTENDER_{key.upper()}": value for key, value in settings.items()}
         env["PYTHONPATH"] = str(_REPOSITORY)
-        command = [sys.executable, "-m", "extender", "serve", *source, "--listen", f"{LOOPBACK}:0"]
+        command = [sys.executable, "-m", "extender", "serve", *source, "--listen", f"{LOOPBACK}:{port}"]
         super().__init__(name, command, folder, env)
         try:
             found = self.wait_ready(lambda: _LISTENING.search(self.text()))
@@ -107,10 +110,14 @@ class Call:
 
 @dataclass
 class Recorder:
-    """Passes calls on and keeps them, in order."""
+    """Passes calls on and keeps them, in order.
+
+    `before_answer` is called with each call before kube-scheduler gets the answer: what it does happens in between.
+    """
 
     url: str
     calls: list[Call] = field(default_factory=list)
+    before_answer: Callable[[Call], object] = lambda _: None
 
     def of(self, verb: str, pod: str | None = None) -> list[Call]:
         """Return the calls of a verb, about one pod (uid) or any."""
@@ -151,7 +158,9 @@ def recording(upstream: str) -> Iterator[Recorder]:
                 self.close_connection = True  # as if we were the extender: the caller sees the connection break
                 return
             verb = self.path.rpartition("/")[2]
-            recorder.calls.append(Call(verb, json.loads(body), answer.status, json.loads(data)))
+            call = Call(verb, json.loads(body), answer.status, json.loads(data))
+            recorder.calls.append(call)
+            recorder.before_answer(call)
             self.send_response(answer.status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))
