@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from signal import SIGKILL, Signals
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -47,6 +49,18 @@ class ExtenderProcess(Process):
         assert found is not None
         self.url = found[1]
 
+    def signal(self, number: Signals) -> None:
+        """Send a signal to master and worker: the worker alone would go on, the master alone would replace it."""
+        for pid in (self.pid, *_children(self.pid)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def kill(self) -> None:
+        """End both at once; left alone, a worker outlives its master for some seconds."""
+        if self._process.poll() is None:
+            self.signal(SIGKILL)
+        super().kill()
+
     def wait_synced(self, seconds: float = 30.0) -> None:
         """Wait until it says that it is ready."""
         self.wait_ready(lambda: self.get("/readyz")[0] == http.HTTPStatus.OK, seconds)
@@ -72,6 +86,10 @@ class ExtenderProcess(Process):
     def asked(self, verb: str) -> int:
         """Return how often a verb was answered with 200."""
         return int(self.metric("requests_total", verb=verb, code="200"))
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()]
 
 
 # ---------------------------------------------------------------- recorder

@@ -53,7 +53,7 @@ class Plane:
         self._certificates = folder / "certificates"
         self._schedulers = 0
         self._etcd_url = f"http://{LOOPBACK}:{self._ports.take()}"
-        self._api_port = self._ports.take()
+        self.api_port: int = self._ports.take()
         self.api = self.client()
 
     def __enter__(self) -> Self:
@@ -79,7 +79,7 @@ class Plane:
 
     def client(self, user: str = ADMIN) -> Api:
         """Return a client of the API server; close it in the end."""
-        return Api(self._api_port, self._tokens[user], self._certificates / "apiserver.crt")
+        return Api(self.api_port, self._tokens[user], self._certificates / "apiserver.crt")
 
     @contextmanager
     def scheduler(
@@ -193,7 +193,7 @@ class Plane:
         flags = [
             f"--etcd-servers={self._etcd_url}",
             f"--bind-address={LOOPBACK}",
-            f"--secure-port={self._api_port}",
+            f"--secure-port={self.api_port}",
             f"--cert-dir={self._certificates}",
             f"--token-auth-file={self.folder / 'tokens.csv'}",
             "--authorization-mode=RBAC",
@@ -223,7 +223,7 @@ class Plane:
             self.kubeconfig(user).write_text(json.dumps(self._kubeconfig(user), indent=1), encoding="utf-8")
 
     def _kubeconfig(self, user: str) -> Manifest:
-        server = f"https://{LOOPBACK}:{self._api_port}"
+        server = f"https://{LOOPBACK}:{self.api_port}"
         authority = str(self._certificates / "apiserver.crt")
         return {
             "apiVersion": "v1",

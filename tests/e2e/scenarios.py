@@ -118,6 +118,11 @@ def wait_event(cluster: Cluster, pod: str, words: str, reason: str = "FailedSche
         raise AssertionError(f"{error}; events: {[event['message'] for event in cluster.events(None, pod)]}") from error
 
 
+def wait_allocated(extender: ExtenderProcess, gpus: int, **labels: str) -> None:
+    """Wait until the service counts so many GPUs held."""
+    wait_for(lambda: int(extender.metric("gpus", state="allocated", **labels)) == gpus, f"{labels}: {gpus} are held")
+
+
 def wait_agreed(extender: ExtenderProcess, cluster: Cluster, seconds: float = 15.0) -> None:
     """Wait until the service counts as many GPUs held as the API server's pods hold."""
     wait_for(
