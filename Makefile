@@ -19,11 +19,11 @@ DEV := $(VENV)/.dev-installed
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help venv demo run test check format lock docs bench bench-quality clean
+.PHONY: help venv demo run test controlplane e2e check format lock docs bench bench-quality clean
 
 
 help: ## list the targets
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 venv: $(DEV) ## create .venv with everything for development
 
@@ -33,8 +33,14 @@ demo: $(RUNTIME) ## show the extender at work on an embedded cluster, then stop
 run: $(RUNTIME) ## keep the service running on an embedded cluster (Ctrl-C ends it)
 	@$(PY) -m extender serve --demo
 
-test: $(DEV) ## run all tests
+test: $(DEV) ## run all tests; those with real kube-schedulers only once they are built
 	$(PY) -m pytest -n $(JOBS) $(ARGS)
+
+controlplane: $(DEV) ## build etcd, kube-apiserver and three kube-schedulers for the tests (Go; 15 minutes, once)
+	@$(PY) -m tests.e2e.controlplane.build
+
+e2e: controlplane ## run the tests with real kube-schedulers alone
+	$(PY) -m pytest tests/e2e $(ARGS)
 
 check: $(DEV) ## lint, formatting, types, import contracts, spelling, documentation
 	$(PY) -m ruff check

@@ -35,7 +35,17 @@ class Floor:
     def separate(self, host: str, port: int) -> None:
         """Have one listener only."""
 
+    def start(self) -> None:
+        """Have nothing to begin."""
+
+    def drain(self) -> None:
+        """Have nothing to wait for."""
+
+    def stop(self) -> None:
+        """Have nothing to end."""
+
 
 if __name__ == "__main__":
     serving.tune_malloc()
-    serving.run(Floor(), lambda: None, Server(listen="127.0.0.1:0"))
+    floor = Floor()
+    serving.run(floor, floor, Server(listen="127.0.0.1:0"))

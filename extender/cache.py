@@ -28,6 +28,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, TypeVar
 
+from extender.books import Books, is_placed
+from extender.changes import Change, NodeGone, NodeSeen, NodesListed, PodGone, PodSeen, PodsListed
 from extender.ledger import Booking, Ledger, with_booked
 from extender.packing.snapshot import Snapshot
 from extender.packing.types import NodeInfo, PodInfo
@@ -37,8 +39,6 @@ V = TypeVar("V")
 
 # Pods that filter has seen and a dump does not hold, for the bind that follows within seconds.
 _SEEN_LIMIT: Final = 4096
-# UIDs of removed pods; a watch delivers a late event within seconds, and a busy cluster deletes tens of pods in one.
-_REMOVED_LIMIT: Final = 16384
 
 
 class PodState(Enum):
@@ -86,12 +86,8 @@ class Cache:
         self._tentative_seconds = tentative_seconds
         self._clock = clock
         self._lock = threading.Lock()
-        self._nodes: dict[str, NodeInfo] = {}
-        self._pods: dict[str, PodInfo] = {}
-        self._uid_by_key: dict[str, str] = {}
+        self._books = Books()
         self._seen: OrderedDict[str, PodInfo] = OrderedDict()
-        self._removed: OrderedDict[str, None] = OrderedDict()
-        self._listed_nodes = self._listed_pods = False
         self._next_deadline = Ledger().next_deadline
         self._view = View(Snapshot.of(()))
 
@@ -115,7 +111,7 @@ class Cache:
     def state(self, uid: str) -> PodState | None:
         """Return where a pod stands, None when it is not known (a booking alone makes it known)."""
         with self._lock:
-            pod = self._pods.get(uid)
+            pod = self._books.pods.get(uid)
             if pod is not None and pod.phase.terminal:
                 return PodState.TERMINAL
             if pod is not None and pod.node_name:
@@ -124,55 +120,43 @@ class Cache:
                 return PodState.TENTATIVE
             return None if pod is None else PodState.PENDING
 
-    # -- nodes -----------------------------------------------------------------------------------------------------
+    @property
+    def drifted(self) -> tuple[int, int]:
+        """Return how many (nodes, pods) lists have shown different from what was known, since the start."""
+        return self._books.drifted_nodes, self._books.drifted_pods
+
+    # -- what the cluster tells ------------------------------------------------------------------------------------
+
+    def apply(self, changes: Iterable[Change]) -> None:
+        """Enter changes in their order and publish once: readers see all of them or none."""
+        with self._lock:
+            for change in changes:
+                self._books.note(change)
+            self._settle()
 
     def update_node(self, node: NodeInfo) -> None:
         """Add a node, or replace the one of that name."""
-        with self._lock:
-            self._nodes[node.name] = node
-            self._publish(self.snapshot.with_node(node), self._view.ledger)
+        self.apply((NodeSeen(node),))
 
     def remove_node(self, name: str) -> None:
         """Remove a node; what is bound to it is counted again should it return."""
-        with self._lock:
-            self._nodes.pop(name, None)
-            self._publish(self.snapshot.without_node(name), self._view.ledger)
-
-    # -- pods ------------------------------------------------------------------------------------------------------
+        self.apply((NodeGone(name),))
 
     def update_pod(self, pod: PodInfo) -> None:
         """Add a pod or move it forward; an update that is late (see the module's head) is ignored."""
-        with self._lock:
-            old = self._pods.get(pod.uid)
-            if pod.uid not in self._removed and pod != old and _is_news(old, pod):
-                self._store(pod)
+        self.apply((PodSeen(pod),))
 
     def remove_pod(self, uid: str) -> None:
         """Forget a pod. The UID alone decides: no other pod of that name loses anything."""
-        with self._lock:
-            _put(self._removed, uid, None, _REMOVED_LIMIT)
-            self._seen.pop(uid, None)
-            old = self._pods.pop(uid, None)
-            if old is not None and self._uid_by_key.get(old.key) == uid:
-                del self._uid_by_key[old.key]
-            snapshot = self.snapshot if old is None else self.snapshot.without_pod(old)
-            self._publish(snapshot, self._view.ledger.without((uid,)))
+        self.apply((PodGone(uid),))
 
     def relist(self, nodes: Iterable[NodeInfo] | None = None, pods: Iterable[PodInfo] | None = None) -> None:
         """Take complete lists for true: what is not in them is gone. None: not listed this time.
 
         A pod we know to be bound stays bound when the list is older than the binding and shows it waiting.
         """
-        with self._lock:
-            if nodes is not None:
-                self._nodes = {node.name: node for node in nodes}
-                self._listed_nodes = True
-            if pods is not None:
-                self._list_pods({pod.uid: pod for pod in pods})
-                self._listed_pods = True
-            fresh = Snapshot.of(self._nodes.values(), self._pods.values())
-            placed = [pod.uid for pod in self._pods.values() if _placed(pod)]
-            self._publish(replace(fresh, generation=self.snapshot.generation + 1), self._view.ledger.without(placed))
+        changes: list[Change] = [] if nodes is None else [NodesListed(tuple(nodes))]
+        self.apply(changes if pods is None else [*changes, PodsListed(tuple(pods))])
 
     def remember(self, pod: PodInfo) -> None:
         """Note a pod that a request showed: a bind may come before the watch (or a file) shows it."""
@@ -187,7 +171,7 @@ class Cache:
         twice: there is no kubelet behind an embedded cluster to do so.
         """
         with self._lock:
-            pod = self._pods.get(uid) or self._seen.get(uid)
+            pod = self._known(uid)
             fault = self._name_fault(uid, f"{namespace}/{name}", pod)
             if fault or pod is None:
                 return fault
@@ -195,8 +179,15 @@ class Cache:
                 return ""
             fault = _binding_fault(self.snapshot, pod, node)
             if not fault:
-                self._store(replace(pod, node_name=node))
+                self._enter_binding(pod, node)
             return fault
+
+    def bound(self, uid: str, node: str) -> None:
+        """Enter a binding that the API server has confirmed, ahead of the watch; of an unknown pod nothing."""
+        with self._lock:
+            pod = self._known(uid)
+            if pod is not None and not is_placed(pod):
+                self._enter_binding(pod, node)
 
     # -- the tentative ledger --------------------------------------------------------------------------------------
 
@@ -206,8 +197,8 @@ class Cache:
         Ignored once we know more: the pod is bound, finished or removed.
         """
         with self._lock:
-            known = self._pods.get(pod.uid)
-            over = pod.uid in self._removed or (known is not None and _placed(known))
+            known = self._books.pods.get(pod.uid)
+            over = self._books.was_removed(pod.uid) or (known is not None and is_placed(known))
             if self._tentative_seconds > 0 and not over:
                 booking = Booking(pod, node, now + self._tentative_seconds)
                 self._next_deadline = min(self._next_deadline, booking.deadline)
@@ -229,32 +220,25 @@ class Cache:
 
     # -- with the lock held ----------------------------------------------------------------------------------------
 
-    def _store(self, pod: PodInfo) -> None:
-        old = self._pods.get(pod.uid)
-        snapshot = self.snapshot if old is None else self.snapshot.without_pod(old)
-        self._pods[pod.uid] = pod
-        self._claim_key(pod)
-        ledger = self._view.ledger
-        self._publish(snapshot.with_pod(pod), ledger.without((pod.uid,)) if _placed(pod) else ledger)
+    def _settle(self) -> None:
+        snapshot, changed = self._books.settle(self.snapshot)
+        pods, ledger = self._books.pods, self._view.ledger
+        over = [uid for uid in changed if (pod := pods.get(uid)) is None or is_placed(pod)]
+        # A booking may be of a pod that only a request has shown, so what was removed is not among the changed ones.
+        over += [uid for uid in ledger.lines if self._books.was_removed(uid)]
+        for uid in over:
+            self._seen.pop(uid, None)
+        self._publish(snapshot, ledger.without(over))
 
-    def _claim_key(self, pod: PodInfo) -> None:
-        # A finished pod may share its name with the one that follows it; bind asks about the living.
-        if not pod.phase.terminal:
-            self._uid_by_key[pod.key] = pod.uid
+    def _known(self, uid: str) -> PodInfo | None:
+        return self._books.pods.get(uid) or self._seen.get(uid)
 
-    def _list_pods(self, listed: dict[str, PodInfo]) -> None:
-        for uid, pod in listed.items():
-            self._removed.pop(uid, None)
-            old = self._pods.get(uid)
-            if old is not None and not _is_news(old, pod):
-                listed[uid] = old
-        self._pods = listed
-        self._uid_by_key = {}
-        for pod in listed.values():
-            self._claim_key(pod)
+    def _enter_binding(self, pod: PodInfo, node: str) -> None:
+        self._books.see_pod(replace(pod, node_name=node))
+        self._settle()
 
     def _name_fault(self, uid: str, key: str, pod: PodInfo | None) -> str:
-        current = self._uid_by_key.get(key)
+        current = self._books.uid_of(key)
         if current is not None and current != uid:
             return f"pod {key} has UID {current}, which differs from the UID {uid} to be bound"
         if pod is None or pod.key != key:
@@ -269,18 +253,7 @@ class Cache:
             snapshot = with_booked(snapshot, ledger.booked_since(old.ledger, old.snapshot))
         same = snapshot.generation == old.snapshot.generation
         changed = old.changed if same else self._clock()
-        self._view = View(snapshot, ledger, self._listed_nodes and self._listed_pods, changed)
-
-
-def _placed(pod: PodInfo) -> bool:
-    return bool(pod.node_name) or pod.phase.terminal
-
-
-def _is_news(old: PodInfo | None, new: PodInfo) -> bool:
-    """Tell whether an update moves a pod forward: a finished pod stays so, a binding is never undone."""
-    if old is None or new.phase.terminal:
-        return True
-    return not old.phase.terminal and (not old.node_name or bool(new.node_name))
+        self._view = View(snapshot, ledger, self._books.complete, changed)
 
 
 def _binding_fault(snapshot: Snapshot, pod: PodInfo, node: str) -> str:

@@ -5,23 +5,33 @@ Exit codes: 0 ok / every pod asked about fits; 1 no; 2 bad input (one clear line
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NoReturn
+from typing import Final
 
 import click
-from rich.console import Console, RenderableType
 
 import extender
 from extender import demo as demonstration
 from extender import intree, reports, schedulerconfig, simulate, synthetic, tables
-from extender.config import Config, load_config
-from extender.dump import ClusterDump, read_dumps, read_pods
-from extender.errors import DumpError, ExtenderError, InputError
+from extender.clitools import (
+    cluster_option,
+    config_option,
+    finish,
+    load,
+    note,
+    once,
+    output_option,
+    print_json,
+    read_cluster,
+    read_source,
+    warn,
+)
+from extender.dump import ClusterDump, read_pods
+from extender.errors import ExtenderError, InputError
 from extender.kube.gpurules import GpuRules
 from extender.packing.policies import REGISTRY
 from extender.packing.snapshot import Snapshot
@@ -29,8 +39,6 @@ from extender.packing.types import PodInfo
 from extender.scoring import make_policy
 from extender.simulation_report import simulation_report
 
-STDIN: Final = "-"
-PIPE_COLUMNS: Final = 220
 # Ways to simulate kube-scheduler without an extender.
 STOCK_PROFILES: Final[Mapping[str, intree.Profile]] = MappingProxyType(
     {
@@ -39,22 +47,6 @@ STOCK_PROFILES: Final[Mapping[str, intree.Profile]] = MappingProxyType(
     }
 )
 
-_config_option = click.option(
-    "--config", "config_file", type=click.Path(path_type=Path), help="The program's YAML configuration."
-)
-_output_option = click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="Form of the output.",
-)
-_cluster_option = click.option(
-    "--cluster", "clusters", multiple=True, required=True, metavar="FILE",
-    help="What `kubectl get nodes,pods -A -o json` (or yaml) prints; may be repeated; - is standard input.",
-)  # fmt: skip
-
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(extender.__version__, prog_name="gpu-extender")
@@ -62,132 +54,76 @@ def cli() -> None:
     """Pack pods onto exclusive GPUs: a scheduler extender for Kubernetes, and the same answers from a dump."""
 
 
-def read_source(name: str) -> tuple[str, bytes]:
-    """Read a file, or standard input for ``-``.
-
-    Raises:
-        DumpError: when it cannot be read.
-    """
-    if name == STDIN:
-        return "standard input", sys.stdin.buffer.read()
-    try:
-        return name, Path(name).read_bytes()
-    except OSError as error:
-        raise DumpError(f"{name}: {error.strerror or error}") from error
-
-
-def load(config_file: Path | None, **overrides: object) -> Config:
-    """Load the configuration from file, environment and flags."""
-    chosen = os.environ.get("GPU_EXTENDER_CONFIG")
-    path = config_file or (Path(chosen) if chosen else None)
-    return load_config(path, env=os.environ, overrides=overrides, known_policies=REGISTRY)
-
-
-def read_cluster(clusters: Sequence[str], config: Config) -> ClusterDump:
-    """Read and merge the dumps; what they lack is said on standard error."""
-    _once(clusters)
-    dump = read_dumps([read_source(name) for name in clusters], GpuRules.of(config.gpus))
-    if not dump.nodes:
-        _note("the dump has no nodes")
-    return dump
-
-
-def _once(names: Sequence[str]) -> None:
-    if names.count(STDIN) > 1:
-        raise InputError("standard input (-) can be read once only")
-
-
-def _note(line: str) -> None:
-    click.secho(f"note: {line}", fg="cyan", err=True)
-
-
-def _print_json(value: object) -> None:
-    click.echo(json.dumps(value, indent=1, ensure_ascii=False))
-
-
-def _show(page: RenderableType) -> None:
-    """Print to the terminal, or for a pipe on a page so wide that cells are not broken (COLUMNS says otherwise)."""
-    if sys.stdout.isatty():
-        Console(highlight=False).print(page)
-        return
-    console = Console(width=None if "COLUMNS" in os.environ else PIPE_COLUMNS, highlight=False)
-    with console.capture() as captured:
-        console.print(page)
-    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
-
-
-def _warn(warnings: Iterable[str]) -> None:
-    for line in warnings:
-        click.secho(f"warning: {line}", fg="yellow", err=True)
-
-
-def _finish(
-    report: Mapping[str, Any], output: str, rendered: Callable[[], RenderableType], *, ok: bool = True
-) -> NoReturn:
-    """Print a report and end with 0 or 1."""
-    if output == "json":
-        _print_json(report)
-    else:
-        _show(rendered())
-    raise SystemExit(0 if ok else 1)
-
-
 @cli.command()
 @click.option(
     "--cluster", "clusters", multiple=True, metavar="FILE", help="Serve an embedded cluster read from a dump."
 )
 @click.option("--demo", is_flag=True, help="Serve the synthetic cluster of `gpu-extender demo`, with bind on.")
+@click.option("--kubeconfig", metavar="FILE", help="Way to the live cluster (configuration: cluster.kubeconfig).")
+@click.option("--context", metavar="NAME", help="Its context (configuration: cluster.context).")
 @click.option("--listen", metavar="HOST:PORT", help="Address of the verbs (configuration: server.listen).")
-@_config_option
-def serve(clusters: tuple[str, ...], demo: bool, listen: str | None, config_file: Path | None) -> None:  # noqa: FBT001 - a flag
-    """Answer kube-scheduler over HTTP."""
-    from extender.app import serve as run_service  # noqa: PLC0415 - Flask and gunicorn cost the other commands a third of a second
+@config_option
+def serve(
+    clusters: tuple[str, ...],
+    demo: bool,  # noqa: FBT001 - a flag
+    kubeconfig: str | None,
+    context: str | None,
+    listen: str | None,
+    config_file: Path | None,
+) -> None:
+    """Answer kube-scheduler over HTTP.
 
-    overrides = {"server.listen": listen, "verbs.bind": True if demo else None}
-    config = load(config_file, **overrides)
+    Without --cluster and --demo a live cluster is followed: the one of --kubeconfig, else of $KUBECONFIG, else the
+    one we run in, else of ~/.kube/config.
+    """
+    # Flask and gunicorn cost the other commands a third of a second.
+    from extender import app  # noqa: PLC0415
+
+    if (clusters or demo) and (kubeconfig or context):
+        raise InputError("--kubeconfig and --context are for a live cluster, --cluster and --demo for another one")
     if demo and clusters:
         raise InputError("serve takes --cluster FILE or --demo, not both")
-    if demo:
-        dump = demonstration.cluster_dump(GpuRules.of(config.gpus))
-    elif clusters:
-        dump = read_cluster(clusters, config)
-    else:
-        raise InputError("serve needs --cluster FILE or --demo: following a live cluster is not available yet")
-    _warn(dump.warnings)
-    run_service(config, dump)
+    overrides = {"server.listen": listen, "cluster.kubeconfig": kubeconfig, "cluster.context": context}
+    config = load(config_file, **overrides, **({"verbs.bind": True} if demo else {}))
+    if not clusters and not demo:
+        app.serve_live(config)
+        return
+    dump = demonstration.cluster_dump(GpuRules.of(config.gpus)) if demo else read_cluster(clusters, config)
+    warn(dump.warnings)
+    app.serve(config, dump)
 
 
 @cli.command()
-@_cluster_option
-@_config_option
-@_output_option
+@cluster_option
+@config_option
+@output_option
 def gpus(clusters: tuple[str, ...], config_file: Path | None, output: str) -> None:
     """Show every node's GPUs: how many, whose, and what is free."""
     dump = read_cluster(clusters, load(config_file))
     if dump.nodes and not dump.pods:
-        _note("the dump has no pods, so every GPU counts as free; `kubectl get nodes,pods -A` prints both")
+        note("the dump has no pods, so every GPU counts as free; `kubectl get nodes,pods -A` prints both")
     report = reports.gpus_report(Snapshot.of(dump.nodes, dump.pods), dump.warnings)
-    _finish(report, output, lambda: tables.render_gpus(report))
+    finish(report, output, lambda: tables.render_gpus(report))
 
 
 @cli.command()
-@_cluster_option
+@cluster_option
 @click.option("--pod", "pod_name", metavar="NS/NAME", help="One pod of the dump, waiting or running.")
 @click.option("--pod-file", metavar="FILE", help="Pods from a file instead of the dump's queue.")
-@_config_option
-@_output_option
+@config_option
+@output_option
 def fit(
     clusters: tuple[str, ...], pod_name: str | None, pod_file: str | None, config_file: Path | None, output: str
 ) -> None:
     """Tell for each waiting GPU pod which nodes could run it now, later or never, and what would help."""
-    _once([*clusters, *([pod_file] if pod_file else [])])
+    once([*clusters, *([pod_file] if pod_file else [])])
     config = load(config_file)
     dump = read_cluster(clusters, config)
     given = read_pods([read_source(pod_file)], GpuRules.of(config.gpus)) if pod_file else None
     pods = _asked_pods(dump.pods, pod_name) if given is None else _named(given.pods, pod_name)
     warnings = (*dump.warnings, *(given.warnings if given else ()))
     report = reports.fit_report(Snapshot.of(dump.nodes, dump.pods), pods, warnings)
-    _finish(
+    finish(
         report,
         output,
         lambda: tables.render_fit(report),
@@ -210,7 +146,7 @@ def _named(pods: Sequence[PodInfo], name: str | None) -> Sequence[PodInfo]:
 
 
 @cli.command("simulate")
-@_cluster_option
+@cluster_option
 @click.option("--arrivals", metavar="FILE", help="Pods that arrive one after the other, in the file's order.")
 @click.option("--queue", is_flag=True, help="Let the dump's own pending pods arrive (first).")
 @click.option(
@@ -233,8 +169,8 @@ def _named(pods: Sequence[PodInfo], name: str | None) -> Sequence[PodInfo]:
     help="percentageOfNodesToScore; 0 is adaptive.",
 )
 @click.option("--seed", default=0, show_default=True, help="Of kube-scheduler's random choice among equal scores.")
-@_config_option
-@_output_option
+@config_option
+@output_option
 def simulate_command(  # noqa: PLR0913, PLR0917 - one argument per option
     clusters: tuple[str, ...],
     arrivals: str | None,
@@ -249,14 +185,14 @@ def simulate_command(  # noqa: PLR0913, PLR0917 - one argument per option
     """Place arriving pods as kube-scheduler would with this extender beside it."""
     profile = STOCK_PROFILES.get(policy or "")
     config = load(config_file, **{"scoring.policy": None if profile else policy})
-    _once([*clusters, *([arrivals] if arrivals else [])])
+    once([*clusters, *([arrivals] if arrivals else [])])
     dump = read_cluster(clusters, config)
     pods, warnings = _arriving(dump, arrivals, GpuRules.of(config.gpus), queue=queue)
     chosen = None if profile else simulate.PolicyExtender(make_policy(config))
     setup = simulate.SchedulerConfig(profile or intree.STOCK, weight, percentage, seed)
     scheduler = simulate.KubeScheduler(_start(dump, queue=queue), chosen, setup)
     report = simulation_report(scheduler, pods, [*dump.warnings, *warnings])
-    _finish(report, output, lambda: tables.render_simulation(report), ok=report["summary"]["refused"] == 0)
+    finish(report, output, lambda: tables.render_simulation(report), ok=report["summary"]["refused"] == 0)
 
 
 def _arriving(
@@ -283,7 +219,7 @@ def config() -> None:
 
 @config.command("check")
 @click.argument("file")
-@_output_option
+@output_option
 def config_check(file: str, output: str) -> None:
     """Judge FILE: our configuration, a scheduler Policy or a KubeSchedulerConfiguration."""
     source, content = read_source(file)
@@ -295,7 +231,7 @@ def config_check(file: str, output: str) -> None:
     if verdict.kind == schedulerconfig.UNKNOWN:
         raise InputError(f"{source}: {verdict.faults[0] if verdict.faults else 'is empty'}")
     if output == "json":
-        _print_json({"kind": verdict.kind, "faults": list(verdict.faults), "consequences": list(verdict.consequences)})
+        print_json({"kind": verdict.kind, "faults": list(verdict.faults), "consequences": list(verdict.consequences)})
     else:
         click.echo(schedulerconfig.render_verdict(verdict), nl=False)
     raise SystemExit(0 if verdict.ok else 1)
@@ -319,7 +255,7 @@ def demo(pods: int, seed: int) -> None:
 def synthetic_command(pods: int, seed: int) -> None:
     """Print the demo's cluster (or its arrivals) as `kubectl get -o json` would."""
     items = demonstration.arrival_manifests(pods, seed) if pods else demonstration.cluster_manifests(seed)
-    _print_json(synthetic.as_list(items))
+    print_json(synthetic.as_list(items))
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from typing import Final
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from extender.clustersettings import Cluster
 from extender.errors import ConfigError
 from extender.settings import Gpus, Logging, Scoring, Section, Server, Verbs, split_address
 from extender.strictyaml import join, nearest, read_document
@@ -38,6 +39,7 @@ class Config(Section):
     """The whole configuration."""
 
     server: Server = Field(Server(), description="Listeners, threads and limits.")
+    cluster: Cluster = Field(Cluster(), description="The live cluster.")
     verbs: Verbs = Field(Verbs(), description="Behaviour of the verbs.")
     gpus: Gpus = Field(Gpus(), description="What counts as a GPU and how its model is known.")
     scoring: Scoring = Field(Scoring(), description="Policy and its settings.")

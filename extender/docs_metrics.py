@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from extender.gauges import NODE_SPECS, STATE_SPECS
-from extender.metrics import PREFIX, REQUEST_SPECS, Spec
+from extender.metrics import PREFIX, REQUEST_SPECS, WATCH_SPECS, Spec
 
 _INTRODUCTION: Final = f"""\
 # Metrics
@@ -23,12 +23,19 @@ Worth an alert, because kube-scheduler itself says nothing of it:
 - `time() - {PREFIX}last_request_timestamp_seconds{{verb="filter"}}` is large, or absent, while pods wait: the extender
   is not registered, or not for these pods.
 - `{PREFIX}synced` is 0.
+- `time() - {PREFIX}last_event_timestamp_seconds` is over some minutes: the API server tells
+  nothing, not even bookmarks.
 """
 
 
 def render_metrics() -> str:
     """Return the page as Markdown."""
-    tables = {"Requests": REQUEST_SPECS, "State": STATE_SPECS, "Nodes, on `GET /metrics/nodes`": NODE_SPECS}
+    tables = {
+        "Requests": REQUEST_SPECS,
+        "State": STATE_SPECS,
+        "Following a live cluster": WATCH_SPECS,
+        "Nodes, on `GET /metrics/nodes`": NODE_SPECS,
+    }
     return "\n".join([_INTRODUCTION, *(line for title, specs in tables.items() for line in _section(title, specs))])
 
 

@@ -6,7 +6,9 @@
     |   +-- DumpError             a dump, an arrivals file, a recorded decision
     |   `-- RequestError          a body sent by kube-scheduler or another client
     `-- ClusterError              the cluster's trouble: API server lost, not synced yet
-                                  exit code 3, HTTP 200 with `Error` on filter and bind
+        |                         exit code 3, HTTP 200 with `Error` on filter and bind
+        +-- ApiError              the API server has refused; `status` is its HTTP status
+        `-- UnreachableError      no answer: whether the request was carried out is not known
 
 "Does not fit" is no exception but data (`extender.packing.types.Status`). A bug of ours stays a plain Python
 exception: one traceback, HTTP 500, exit code 3.
@@ -50,3 +52,16 @@ class RequestError(InputError):
 
 class ClusterError(ExtenderError):
     """The cluster cannot be asked, or is not known yet."""
+
+
+class ApiError(ClusterError):
+    """The API server has answered, and refused; `reason` is its own word for it, such as Conflict, or ""."""
+
+    def __init__(self, text: str, status: int, reason: str = "") -> None:
+        self.status = status
+        self.reason = reason
+        super().__init__(text)
+
+
+class UnreachableError(ClusterError):
+    """The API server has not answered: refused, lost, timed out, TLS. A request that was sent may have been done."""

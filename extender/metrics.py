@@ -6,6 +6,7 @@ off the Snapshot is in `gauges`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -68,6 +69,42 @@ REQUEST_SPECS: Final = (
     DURATION, REQUESTS, ERROR_ANSWERS, BUGS, LAST_REQUEST, CONSIDERED, REJECTIONS, HANDOFFS,
 )  # fmt: skip
 
+_KIND: Final = ("kind",)
+WATCH_EVENTS: Final = Spec(
+    Kind.COUNTER, "watch_events_total", ("kind", "type"),
+    "Watch events received, by kind of object (`nodes`, `pods`) and type; bookmarks too.",
+)  # fmt: skip
+WATCH_RESTARTS: Final = Spec(
+    Kind.COUNTER, "watch_restarts_total", ("kind", "why"),
+    "Watches that ended: after their time (`timeout`, every 5 to 10 minutes), with the connection (`lost`), refused by "
+    "the API server (`refused`), at a version it no longer has (`expired`), by a fault of ours (`bug`).",
+)  # fmt: skip
+RELISTS: Final = Spec(
+    Kind.COUNTER, "relists_total", _KIND, "Complete lists read: one at the start, one for each `expired` watch."
+)
+DRIFT: Final = Spec(
+    Kind.COUNTER, "drifted_objects_total", _KIND,
+    "Objects that a list showed different from what was known. Some are natural after a gap in the watch.",
+)  # fmt: skip
+UNREADABLE: Final = Spec(
+    Kind.COUNTER,
+    "unreadable_objects_total",
+    _KIND,
+    "Objects left out because they could not be read; the log names them.",
+)
+LAST_EVENT: Final = Spec(
+    Kind.GAUGE, "last_event_timestamp_seconds", _KIND,
+    "When the API server last told something, bookmarks (one a minute) too, in seconds since the epoch.",
+)  # fmt: skip
+BATCHES: Final = Spec(
+    Kind.HISTOGRAM, "batch_changes", (), "Changes of the cluster that were applied together, one snapshot per batch."
+)
+APPLY: Final = Spec(Kind.HISTOGRAM, "apply_duration_seconds", (), "Time to apply a batch and publish its snapshot.")
+
+WATCH_SPECS: Final = (WATCH_EVENTS, WATCH_RESTARTS, RELISTS, DRIFT, UNREADABLE, LAST_EVENT, BATCHES, APPLY)
+
+_EVENT_TYPES: Final = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"})
+_CHANGES: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000)
 _VERBS: Final = ("filter", "prioritize", "preempt", "bind")
 _SECONDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _NODES: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000)
@@ -140,3 +177,46 @@ class Metrics:
 
     def _histogram(self, spec: Spec, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(spec.full_name, spec.text, spec.labels, registry=self.registry, buckets=buckets)
+
+
+class WatchMetrics:
+    """What is counted while a live cluster is followed; on the registry of the other metrics."""
+
+    def __init__(self, registry: CollectorRegistry, clock: Callable[[], float]) -> None:
+        """Register; `clock` tells seconds since the epoch."""
+        self._clock = clock
+        counters = {
+            spec: Counter(spec.full_name, spec.text, spec.labels, registry=registry) for spec in WATCH_SPECS[:5]
+        }
+        self._counters = counters
+        self._last_event = Gauge(LAST_EVENT.full_name, LAST_EVENT.text, LAST_EVENT.labels, registry=registry)
+        self._batches = Histogram(BATCHES.full_name, BATCHES.text, registry=registry, buckets=_CHANGES)
+        self._apply = Histogram(APPLY.full_name, APPLY.text, registry=registry, buckets=_SECONDS)
+
+    def event(self, kind: str, event_type: str) -> None:
+        """Count a watch event."""
+        known = event_type if event_type in _EVENT_TYPES else "other"
+        self._counters[WATCH_EVENTS].labels(kind, known).inc()
+        self._last_event.labels(kind).set(self._clock())
+
+    def listed(self, kind: str) -> None:
+        """Count a complete list."""
+        self._counters[RELISTS].labels(kind).inc()
+        self._last_event.labels(kind).set(self._clock())
+
+    def restarted(self, kind: str, why: str) -> None:
+        """Count the end of a watch."""
+        self._counters[WATCH_RESTARTS].labels(kind, why).inc()
+
+    def unreadable(self, kind: str, objects: int) -> None:
+        """Count objects that could not be read."""
+        self._counters[UNREADABLE].labels(kind).inc(objects)
+
+    def drifted(self, kind: str, objects: int) -> None:
+        """Count objects that a list showed different."""
+        self._counters[DRIFT].labels(kind).inc(objects)
+
+    def applied(self, changes: int, seconds: float) -> None:
+        """Count a batch."""
+        self._batches.observe(changes)
+        self._apply.observe(seconds)

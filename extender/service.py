@@ -103,6 +103,8 @@ class VerbService:
             status = HTTPStatus.OK
         except RequestError as error:
             status, answer, then = self._refusal(verb, error)
+        except ClusterError as error:
+            status, answer, then = HTTPStatus.SERVICE_UNAVAILABLE, wire.encode_error(str(error)), _nothing
         except Exception:  # noqa: BLE001 - a bug of ours costs one request, one traceback and one count
             status, answer, then = self._bug(verb)
         seconds = time.perf_counter() - started
@@ -182,6 +184,9 @@ class VerbService:
         question = self._reader.question(body)
         self._cache.expire(time.monotonic())
         view = self._cache.view
+        if not view.synced:
+            # Scores have no `Error` to carry this; anything but 200 is counted by kube-scheduler as no opinion.
+            raise ClusterError(verbs.NOT_SYNCED)
         line = None
         if question.form is Form.NAMES:
             line = self._handoff.find(question.pod.uid, question.listed.json, view.snapshot.table)

@@ -12,7 +12,7 @@ import ctypes
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -181,18 +181,35 @@ class Separable(Protocol):
         ...
 
 
+class Lifecycle(Protocol):
+    """What happens beside the requests; all of it in the process that answers them."""
+
+    def start(self) -> None:
+        """Begin: the process is about to take requests."""
+        ...
+
+    def drain(self) -> None:
+        """Get no new requests: we were asked to stop."""
+        ...
+
+    def stop(self) -> None:
+        """End: the last request is answered."""
+        ...
+
+
 class Application(BaseApplication):
     """The service as gunicorn wants it."""
 
-    def __init__(self, wsgi: Separable, drain: Callable[[], None], server: Server) -> None:
-        """Open the listeners; `drain` is called in the worker when it is asked to stop.
+    def __init__(self, wsgi: Separable, lifecycle: Lifecycle, server: Server) -> None:
+        """Open the listeners.
 
         Raises:
             InputError: when an address or a certificate cannot be used.
         """
         self._wsgi = wsgi
         self._server = server
-        self.drain = drain
+        self._lifecycle = lifecycle
+        self.drain = lifecycle.drain
         self._context = tls_context(server.tls)
         listeners = [open_listener(server.listen, "server.listen")]
         if server.operators_listen is not None:
@@ -205,7 +222,12 @@ class Application(BaseApplication):
 
     def load_config(self) -> None:
         """Give gunicorn its settings."""
-        hooks = {"bind": [f"fd://{descriptor}" for descriptor in self._descriptors], "when_ready": self._announce}
+        hooks = {
+            "bind": [f"fd://{descriptor}" for descriptor in self._descriptors],
+            "when_ready": self._announce,
+            "post_worker_init": lambda _worker: self._lifecycle.start(),
+            "worker_exit": lambda _arbiter, _worker: self._lifecycle.stop(),
+        }
         for name, value in (gunicorn_settings(self._server) | hooks | self._tls_settings()).items():
             self.cfg.set(name, value)  # type: ignore[union-attr]
 
@@ -233,10 +255,10 @@ class Application(BaseApplication):
             print(f"{name} on {kind}://{f'[{host}]' if ':' in host else host}:{port}", flush=True)  # noqa: T201
 
 
-def run(wsgi: Separable, drain: Callable[[], None], server: Server) -> None:
+def run(wsgi: Separable, lifecycle: Lifecycle, server: Server) -> None:
     """Serve until a signal ends it.
 
     Raises:
         InputError: when an address or a certificate cannot be used.
     """
-    Application(wsgi, drain, server).run()  # type: ignore[no-untyped-call]
+    Application(wsgi, lifecycle, server).run()  # type: ignore[no-untyped-call]

@@ -92,10 +92,11 @@ def _has_room(table: NodeTable, free: IntMatrix, pod: PodInfo, rows: Rows) -> Bo
 
 def filter_candidates(view: View, question: Question, settings: VerbSettings) -> FilterAnswer:
     """Decide which candidates may run the pod; a pod without GPUs is left alone."""
+    if not question.pod.gpu.count:
+        # Without managedResources every pod is sent: none of these shall wait for us.
+        return FilterAnswer(np.arange(_candidates(question), dtype=np.intp))
     if not view.synced:
         return FilterAnswer.failed(NOT_SYNCED)
-    if not question.pod.gpu.count:
-        return FilterAnswer(np.arange(_candidates(question), dtype=np.intp))
     view, rows = see_candidates(view, question)
     known = not len(rows) or int(rows.min()) > UNKNOWN_ROW
     if known and not settings.trust_scheduler and fitting(view.snapshot, question.pod, rows).all():

@@ -33,6 +33,7 @@ class RawMeta(_Raw, frozen=True, gc=False):
     """`metadata` of any object."""
 
     name: str | None = None
+    resource_version: str | None = None
     namespace: str | None = None
     uid: str | None = None
     labels: Texts = None
@@ -226,6 +227,58 @@ class RawNode(_Raw, frozen=True, gc=False):
     metadata: RawMeta | None = None
     spec: RawNodeSpec | None = None
     status: RawNodeStatus | None = None
+
+
+# ---------------------------------------------------------------- lists and watches
+
+
+class RawStatus(_Raw, frozen=True, gc=False):
+    """What the API server says when it refuses, and the object of a watch event of type ERROR."""
+
+    message: str | None = None
+    reason: str | None = None
+    code: int | None = None
+
+
+class RawListMeta(_Raw, frozen=True, gc=False):
+    """`metadata` of a list; `more` is the token that continues it."""
+
+    resource_version: str | None = None
+    more: str | None = msgspec.field(name="continue", default=None)
+
+
+class RawNodeList(_Raw, frozen=True, gc=False):
+    """A page of nodes."""
+
+    metadata: RawListMeta = RawListMeta()
+    items: list[RawNode] | None = None
+
+
+class RawPodList(_Raw, frozen=True, gc=False):
+    """A page of pods."""
+
+    metadata: RawListMeta = RawListMeta()
+    items: list[RawPod] | None = None
+
+
+class UnreadList(_Raw, frozen=True, gc=False):
+    """A page of anything, its items as bytes: one that cannot be read must not cost the others."""
+
+    metadata: RawListMeta = RawListMeta()
+    items: list[msgspec.Raw] | None = None
+
+
+class RawEvent(_Raw, frozen=True, gc=False):
+    """A watch event, its object as bytes: how it is read depends on the type."""
+
+    type: str = ""
+    object: msgspec.Raw = msgspec.Raw()
+
+
+class Named(_Raw, frozen=True, gc=False):
+    """Any object, as far as its name goes."""
+
+    metadata: RawMeta | None = None
 
 
 def raw_node(manifest: Mapping[str, Any]) -> RawNode:

@@ -1,6 +1,6 @@
 """The demand mix: which shapes of pods wait and run, counted exactly. What scoring expects to come is read off it.
 
-A value like the Snapshot that carries it: ``plus`` and ``minus`` return a new mix. Nothing is cut off: a shape that
+A value like the Snapshot that carries it: ``moved`` returns a new mix. Nothing is cut off: a shape that
 makes up 1 % of the pods may be the one that needs whole nodes (docs/background.md, "Packing": FGD's 95 % cut).
 """
 
@@ -44,17 +44,11 @@ class DemandMix:
         """Count pods; gated ones too, they will come."""
         return cls(dict(Counter(PodClass.of(pod) for pod in pods)))
 
-    def plus(self, pod: PodInfo) -> DemandMix:
-        """Return the mix with one more pod."""
-        return self._moved(PodClass.of(pod), 1)
-
-    def minus(self, pod: PodInfo) -> DemandMix:
-        """Return the mix with one pod less."""
-        return self._moved(PodClass.of(pod), -1)
-
-    def _moved(self, key: PodClass, by: int) -> DemandMix:
+    def moved(self, gone: Iterable[PodInfo], come: Iterable[PodInfo]) -> DemandMix:
+        """Return the mix without some of its pods and with others."""
         counts = dict(self.counts)
-        counts[key] = counts.get(key, 0) + by
-        if not counts[key]:
-            del counts[key]
-        return DemandMix(counts)
+        for pods, by in ((gone, -1), (come, 1)):
+            for pod in pods:
+                key = PodClass.of(pod)
+                counts[key] = counts.get(key, 0) + by
+        return DemandMix({key: count for key, count in counts.items() if count})

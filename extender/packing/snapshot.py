@@ -54,6 +54,11 @@ class Snapshot:
     @classmethod
     def of(cls, nodes: Iterable[NodeInfo], pods: Iterable[PodInfo] = ()) -> Snapshot:
         """Build a Snapshot from scratch; of two pods with one uid the later one counts. Finished pods are dropped."""
+        return cls.over(NodeTable.of(nodes), pods)
+
+    @classmethod
+    def over(cls, table: NodeTable, pods: Iterable[PodInfo]) -> Snapshot:
+        """Build a Snapshot over a table that is there already."""
         held: dict[str, list[PodInfo]] = defaultdict(list)
         pending: dict[str, PodInfo] = {}
         for pod in {pod.uid: pod for pod in pods}.values():
@@ -61,7 +66,6 @@ class Snapshot:
                 held[pod.node_name].append(pod)
             elif pod.waiting:
                 pending[pod.uid] = pod
-        table = NodeTable.of(nodes)
         rows = tuple(_by_uid(held.pop(name, ())) for name in table.names)
         orphans = {name: _by_uid(group) for name, group in held.items()}
         mix = DemandMix.of(pod for group in (*rows, pending.values()) for pod in group)
@@ -119,64 +123,114 @@ class Snapshot:
 
     def with_pod(self, pod: PodInfo) -> Snapshot:
         """Return the Snapshot with a pod that was not in it."""
-        if pod.waiting:
-            return self._changed(pending={**self.pending, pod.uid: pod}, mix=self.mix.plus(pod))
-        if not pod.holds:
-            return self
-        row = self.table.index.get(pod.node_name)
-        if row is None:
-            group = _by_uid((*self.orphans.get(pod.node_name, ()), pod))
-            return self._changed(orphans={**self.orphans, pod.node_name: group})
-        return self._with_row(row, _by_uid((*self.pods[row], pod)), self.mix.plus(pod))
+        return self.with_changes(come=(pod,))
 
     def without_pod(self, pod: PodInfo) -> Snapshot:
         """Return the Snapshot without a pod that is in it; the same Snapshot when it is not."""
-        if pod.uid in self.pending:
-            rest = {uid: p for uid, p in self.pending.items() if uid != pod.uid}
-            return self._changed(pending=rest, mix=self.mix.minus(self.pending[pod.uid]))
-        row = self.table.index.get(pod.node_name)
-        if row is None:
-            return self._without_orphan(pod)
-        found = next((p for p in self.pods[row] if p.uid == pod.uid), None)
+        found = self.pending.get(pod.uid)
         if found is None:
-            return self
-        return self._with_row(row, tuple(p for p in self.pods[row] if p.uid != pod.uid), self.mix.minus(found))
+            found = next((held for held in self._group(pod.node_name) if held.uid == pod.uid), None)
+        return self if found is None else self.with_changes(gone=(found,))
 
     def with_node(self, node: NodeInfo) -> Snapshot:
         """Return the Snapshot with a node added or replaced; pods that were bound to it before are counted again."""
         row = self.table.index.get(node.name)
         if row is not None and self.table.nodes[row] == node:
             return self
-        return self._relaid((*self.table.nodes, node))
+        return self.with_changes(nodes=(*self.table.nodes, node))
 
     def without_node(self, name: str) -> Snapshot:
         """Return the Snapshot without a node; its pods stay as orphans until they are removed themselves."""
         if name not in self.table.index:
             return self
-        return self._relaid(tuple(n for n in self.table.nodes if n.name != name))
+        return self.with_changes(nodes=tuple(n for n in self.table.nodes if n.name != name))
+
+    def with_changes(
+        self, *, gone: Iterable[PodInfo] = (), come: Iterable[PodInfo] = (), nodes: Iterable[NodeInfo] | None = None
+    ) -> Snapshot:
+        """Return the Snapshot after many changes at once, at the price of what they touch.
+
+        `gone` are pods as they are in it, `come` pods that are not, or no longer; a pod that moves on is in both.
+        `nodes` are all nodes from now on, None when they stay.
+        """
+        gone, come = _counting(gone), _counting(come)
+        if not gone and not come and nodes is None:
+            return self
+        touched = self._regrouped(gone, come)
+        left = {pod.uid for pod in gone}
+        pending = {uid: pod for uid, pod in self.pending.items() if uid not in left} if left else dict(self.pending)
+        pending.update((pod.uid, pod) for pod in come if pod.waiting)
+        fresh = self._laid_out(touched) if nodes is None else self._relaid(touched, NodeTable.of(nodes))
+        mix = self.mix.moved(self._counted(gone, fresh), fresh._counted(come, self))  # noqa: SLF001 - one of us
+        return replace(fresh, pending=pending, mix=mix, booked=self.booked, generation=self.generation + 1)
+
+    def _counted(self, pods: PodTuple, other: Snapshot) -> list[PodInfo]:
+        """Return which of these pods count in the mix here, and all on nodes that the other Snapshot has not."""
+        mine, theirs = self.table.index, other.table.index
+        alone = () if mine is theirs else mine.keys() - theirs.keys()
+        counted = [pod for pod in pods if pod.waiting or (pod.node_name in mine and pod.node_name not in alone)]
+        return [*counted, *(pod for name in alone for pod in self.pods_on(name))]
 
     def with_booked(self, booked: IntMatrix | None) -> Snapshot:
         """Return the Snapshot with another tentative ledger."""
         return replace(self, booked=booked)
 
-    def _relaid(self, nodes: tuple[NodeInfo, ...]) -> Snapshot:
-        bound = [pod for group in (*self.pods, *self.orphans.values()) for pod in group]
-        fresh = Snapshot.of(nodes, (*bound, *self.pending.values()))
-        return replace(fresh, generation=self.generation + 1)
+    def _group(self, name: str) -> PodTuple:
+        """Return the pods bound to a node, whether it is in the table or not."""
+        return self.pods_on(name) or self.orphans.get(name, ())
 
-    def _with_row(self, row: int, group: PodTuple, mix: DemandMix) -> Snapshot:
-        used = self.used.copy()
-        used[:, row] = _column(self.table, group)
-        pods = (*self.pods[:row], group, *self.pods[row + 1 :])
-        return self._changed(used=frozen(used), pods=pods, mix=mix)
+    def _regrouped(self, gone: PodTuple, come: PodTuple) -> dict[str, PodTuple]:
+        """Return the new groups of pods, by the names of the nodes on which something changes."""
+        left: dict[str, set[str]] = defaultdict(set)
+        new: dict[str, list[PodInfo]] = defaultdict(list)
+        for pod in gone:
+            if pod.holds:
+                left[pod.node_name].add(pod.uid)
+        for pod in come:
+            if pod.holds:
+                new[pod.node_name].append(pod)
+        return {
+            name: _by_uid([*(pod for pod in self._group(name) if pod.uid not in left[name]), *new[name]])
+            for name in (*left, *(name for name in new if name not in left))
+        }
 
-    def _without_orphan(self, pod: PodInfo) -> Snapshot:
-        group = tuple(p for p in self.orphans.get(pod.node_name, ()) if p.uid != pod.uid)
-        rest = {name: g for name, g in self.orphans.items() if name != pod.node_name}
-        return self._changed(orphans={**rest, pod.node_name: group} if group else rest)
+    def _laid_out(self, touched: Mapping[str, PodTuple]) -> Snapshot:
+        """Return the Snapshot with some groups replaced."""
+        rows, used, orphans = list(self.pods), self.used.copy(), dict(self.orphans)
+        for name, group in touched.items():
+            row = self.table.index.get(name)
+            if row is None:
+                orphans[name] = group
+            else:
+                rows[row] = group
+                used[:, row] = _column(self.table, group)
+        return Snapshot(self.table, frozen(used), tuple(rows), {name: g for name, g in orphans.items() if g})
 
-    def _changed(self, **columns: object) -> Snapshot:
-        return replace(self, generation=self.generation + 1, **columns)  # type: ignore[arg-type]
+    def _relaid(self, touched: Mapping[str, PodTuple], table: NodeTable) -> Snapshot:
+        """Return the Snapshot over other nodes, with some groups replaced."""
+        groups = {**self.orphans, **dict(zip(self.table.names, self.pods, strict=True)), **touched}
+        rows = tuple(groups.pop(name, ()) for name in table.names)
+        used = self._summed_again(table, rows)
+        return Snapshot(table, used, rows, {name: group for name, group in groups.items() if group})
+
+    def _summed_again(self, table: NodeTable, rows: tuple[PodTuple, ...]) -> IntMatrix:
+        """Return what `_sum_used` returns; sums of groups that have stayed are taken over."""
+        if table.axis.index != self.table.axis.index or not len(self):
+            return _sum_used(table, rows)
+        before = [self.table.index.get(name, -1) for name in table.names]
+        used = self.used[:, before]
+        for row, (old, group) in enumerate(zip(before, rows, strict=True)):
+            if old < 0 or self.pods[old] is not group:
+                used[:, row] = _column(table, group)
+        return frozen(used)
+
+
+def _counting(pods: Iterable[PodInfo]) -> PodTuple:
+    return tuple(pod for pod in pods if pod.holds or pod.waiting)
+
+
+def _waiting(pods: PodTuple) -> PodTuple:
+    return tuple(pod for pod in pods if pod.waiting)
 
 
 def _by_uid(pods: Iterable[PodInfo]) -> PodTuple:

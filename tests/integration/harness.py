@@ -140,25 +140,31 @@ def running(
         path = cluster if isinstance(cluster, Path) else Path(folder) / "cluster.json"
         if not isinstance(cluster, Path):
             path.write_text(json.dumps(cluster))
-        command = [sys.executable, "-m", "extender", "serve", "--cluster", str(path), "--listen", "127.0.0.1:0"]
-        settings = {"GPU_EXTENDER_VERBS__BIND": "true", **(env or {})}
-        process = subprocess.Popen(
-            [*command, *arguments],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, **settings},
-        )  # fmt: skip
-        service = Service(process)
-        reader = threading.Thread(target=_collect, args=(process, service.log), daemon=True)
-        reader.start()
-        try:
-            _await_start(service, 2 if "GPU_EXTENDER_SERVER__OPERATORS_LISTEN" in settings else 1)
+        with started("--cluster", str(path), *arguments, env=env) as service:
             yield service
-        finally:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-            reader.join()
-            assert process.stdout is not None
-            process.stdout.close()
+
+
+@contextmanager
+def started(*arguments: str, env: Mapping[str, str] | None = None) -> Iterator[Service]:
+    """Run `serve` with any arguments on free ports, with bind on."""
+    command = [sys.executable, "-m", "extender", "serve", "--listen", "127.0.0.1:0", *arguments]
+    settings = {"GPU_EXTENDER_VERBS__BIND": "true", **(env or {})}
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, **settings}
+    )
+    service = Service(process)
+    reader = threading.Thread(target=_collect, args=(process, service.log), daemon=True)
+    reader.start()
+    try:
+        _await_start(service, 2 if "GPU_EXTENDER_SERVER__OPERATORS_LISTEN" in settings else 1)
+        yield service
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        reader.join()
+        assert process.stdout is not None
+        process.stdout.close()
 
 
 def _collect(process: subprocess.Popen[str], log: list[str]) -> None:

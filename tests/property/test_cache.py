@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from extender.cache import Cache, PodState
+from extender.changes import NodeGone, NodeSeen, NodesListed, PodGone, PodSeen, PodsListed
 from extender.packing.fit import filter_nodes
 from extender.packing.snapshot import Snapshot
 from extender.packing.types import NodeInfo, Phase, PodInfo
@@ -46,6 +47,17 @@ def pod_infos(draw) -> PodInfo:
     )
 
 
+events = st.one_of(
+    st.builds(PodSeen, pod_infos()),
+    st.builds(PodSeen, pod_infos()),
+    st.builds(PodGone, st.sampled_from(PODS)),
+    st.builds(NodeSeen, node_infos),
+    st.builds(NodeGone, st.sampled_from(NODES)),
+    st.builds(NodesListed, st.lists(node_infos, max_size=3).map(tuple)),
+    st.builds(PodsListed, st.lists(pod_infos(), max_size=4).map(tuple)),
+)
+
+
 def newer(old: PodInfo | None, new: PodInfo) -> PodInfo:
     """Return what is true after an event: finished stays finished, bound stays bound."""
     if old is None or new.phase.terminal:
@@ -66,7 +78,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.pods: dict[str, PodInfo] = {}
         self.removed: set[str] = set()
         self.bookings: dict[str, tuple[PodInfo, str, float]] = {}
-        self.listed = False
+        self.listed: set[str] = set()
 
     @initialize(nodes=st.lists(node_infos, max_size=3), pods=st.lists(pod_infos(), max_size=4), both=st.booleans())
     def first_lists(self, nodes, pods, both):
@@ -78,14 +90,57 @@ class CacheMachine(RuleBasedStateMachine):
 
     @rule(nodes=st.lists(node_infos, max_size=3), pods=st.lists(pod_infos(), max_size=4))
     def relist(self, nodes, pods):
-        generation = self.cache.snapshot.generation
         self.cache.relist(nodes, pods)
         self.nodes = {n.name: n for n in nodes}
-        self.pods = {p.uid: newer(self.pods.get(p.uid), p) for p in pods}
-        self.removed -= self.pods.keys()
-        self.listed = True
+        self.listed |= {"nodes"}
+        before = self.pods
+        self._list_pods(pods)
+        for uid in before.keys() - self.pods.keys():
+            self.bookings.pop(uid, None)
         self._settle()
-        assert self.cache.snapshot.generation > generation
+
+    def _list_pods(self, pods):
+        self.pods = {p.uid: newer(self.pods.get(p.uid), p) for p in {p.uid: p for p in pods}.values()}
+        self.removed -= self.pods.keys()
+        self.listed |= {"pods"}
+
+    @rule(data=st.data(), size=st.integers(0, 8))
+    def batch(self, data, size):
+        generation = self.cache.snapshot.generation
+        changes = [data.draw(events) for _ in range(size)]
+        self.cache.apply(changes)
+        known = set(self.pods)
+        for change in changes:
+            self._told(change)
+            known |= self.pods.keys()
+        for uid in (known - self.pods.keys()) | self.removed:
+            self.bookings.pop(uid, None)
+        self._settle()
+        assert self.cache.snapshot.generation <= generation + 1, "a batch is one change"
+
+    def _told(self, change):
+        match change:
+            case NodesListed(nodes):
+                self.nodes = {n.name: n for n in nodes}
+                self.listed |= {"nodes"}
+            case PodsListed(pods):
+                self._list_pods(pods)
+            case NodeSeen(info):
+                self.nodes[info.name] = info
+            case NodeGone(name):
+                self.nodes.pop(name, None)
+            case PodSeen(info):
+                if info.uid not in self.removed:
+                    self.pods[info.uid] = newer(self.pods.get(info.uid), info)
+            case PodGone(uid):
+                self.pods.pop(uid, None)
+                self.removed.add(uid)
+            case _:
+                raise AssertionError(change)
+
+    @rule(few=st.booleans())
+    def another_way_to_the_snapshot(self, few):
+        self.cache._books.rebuild_from = 256 if few else 0
 
     @rule(info=node_infos)
     def update_node(self, info):
@@ -212,7 +267,7 @@ class CacheMachine(RuleBasedStateMachine):
 
     @invariant()
     def synced_tells_whether_both_lists_are_in(self):
-        assert self.cache.synced is self.listed
+        assert self.cache.synced is (self.listed == {"nodes", "pods"})
 
 
 CacheMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=25)

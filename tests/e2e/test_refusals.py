@@ -1,0 +1,173 @@
+"""Pods that wait, live: told why in one readable event, let in by themselves, nobody evicted in vain, no ghost kept."""
+
+import pytest
+
+from tests.e2e.counting import name_of, uid_of
+from tests.e2e.objects import A100, L40S, gfd_node, node_of, pod
+from tests.e2e.processes import wait_for
+from tests.e2e.scenarios import running, wait_agreed, wait_event
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+WITHOUT_PREEMPT = {"    preemptVerb: preempt\n": ""}
+
+
+def wants(name, gpus, types, **spec):
+    return pod(name, gpus, annotations={"gpu-extender.io/types": types}, **spec)
+
+
+# ---------------------------------------------------------------- refused everywhere
+
+
+@pytest.mark.parametrize("minor", ["1.37", "1.29"])
+def test_a_pod_refused_everywhere_is_told_why_and_gets_in_by_itself(plane, cluster, tmp_path, minor):
+    h100s = [gfd_node(f"h100-{n}") for n in range(3)]
+    cluster.create_nodes([*h100s, *(gfd_node(f"l40s-{n}", L40S, 4) for n in range(2)), gfd_node("a100", A100)])
+    with running(plane, cluster, tmp_path, minor) as (extender, _):
+        holder = cluster.create_pod(wants("holder", 6, "A100"))
+        assert cluster.wait_bound([holder]) == {"holder": "a100"}
+        waiting = cluster.create_pod(wants("waiting", 4, "A100"))
+        text = wait_event(cluster, "waiting", "GPU model")
+        # One part per reason with a count, as kube-scheduler's own are.
+        assert text.startswith("0/6 nodes are available: ")
+        assert "1 Insufficient nvidia.com/gpu" in text
+        assert "3 GPU model NVIDIA-H100-80GB-HBM3 is not one of A100" in text
+        assert "2 GPU model NVIDIA-L40S is not one of A100" in text
+        assert node_of(cluster.pod("waiting")) == ""
+        cluster.set_phase(holder, "Succeeded")
+        assert cluster.wait_bound([waiting], 15) == {"waiting": "a100"}
+        wait_agreed(extender, cluster)
+
+
+@pytest.mark.parametrize("minor", ["1.37", "1.29"])
+def test_a_pod_no_model_suits_gets_in_when_such_a_node_joins(plane, cluster, tmp_path, minor):
+    cluster.create_nodes([gfd_node(f"h100-{n}") for n in range(2)])
+    with running(plane, cluster, tmp_path, minor):
+        waiting = cluster.create_pod(wants("waiting", 2, "A100"))
+        text = wait_event(cluster, "waiting", "GPU model")
+        assert "2 GPU model NVIDIA-H100-80GB-HBM3 is not one of A100" in text
+        cluster.create_nodes([gfd_node("a100", A100)])
+        assert cluster.wait_bound([waiting], 15) == {"waiting": "a100"}
+
+
+def test_a_label_that_comes_later_lets_a_pod_in(plane, cluster, tmp_path):
+    # The device plugin is there before GPU Feature Discovery: another model first, then the right one.
+    cluster.create_nodes([gfd_node("h100-0"), gfd_node("late")])
+    with running(plane, cluster, tmp_path):
+        cluster.create_pod(wants("waiting", 2, "L40S"))
+        wait_event(cluster, "waiting", "GPU model")
+        cluster.patch_node("late", {"metadata": {"labels": {"nvidia.com/gpu.product": L40S.product}}})
+        # kube-scheduler asks at once, and may have seen the label before us. Any other event makes it ask again.
+        number = iter(range(1000))
+
+        def bound_after_another_event():
+            cluster.patch_node("h100-0", {"metadata": {"labels": {"seen": str(next(number))}}})
+            return node_of(cluster.pod("waiting"))
+
+        assert wait_for(bound_after_another_event, "the pod is bound", 15, 1.0) == "late"
+
+
+# ---------------------------------------------------------------- preemption
+
+
+def fill(cluster, *nodes):
+    """Fill nodes with pods of low priority, bound already: (node, how many, their priority)."""
+    pods = []
+    for node, count, value in nodes:
+        low = cluster.priority_class(f"low-{value}", value)
+        pods += [pod(f"low-{node}-{n}", 8 // count, nodeName=node, priorityClassName=low) for n in range(count)]
+    return cluster.create_pods(pods)
+
+
+def test_nobody_is_evicted_from_a_node_of_the_wrong_type(plane, cluster, tmp_path):
+    cluster.create_nodes([gfd_node("h100"), gfd_node("a100", A100)])
+    # kube-scheduler would rather empty h100: its victims have the lower priority.
+    fill(cluster, ("h100", 2, 1), ("a100", 2, 10))
+    with running(plane, cluster, tmp_path) as (extender, recorder):
+        high = cluster.create_pod(wants("high", 8, "A100", priorityClassName=cluster.priority_class("high", 1000)))
+        assert cluster.wait_bound([high], 20) == {"high": "a100"}
+        left = {name_of(one): node_of(one) for one in cluster.pods() if name_of(one) != "high"}
+        assert left == {"low-h100-0": "h100", "low-h100-1": "h100"}
+        (asked,) = {tuple(sorted(call.question["NodeNameToMetaVictims"])) for call in recorder.of("preempt")}
+        assert asked == ("a100", "h100")
+        wait_agreed(extender, cluster)
+
+
+def test_where_no_node_has_the_type_nobody_is_evicted_at_all(plane, cluster, tmp_path):
+    cluster.create_nodes([gfd_node("h100-0"), gfd_node("h100-1")])
+    low = fill(cluster, ("h100-0", 1, 1), ("h100-1", 2, 1))
+    with running(plane, cluster, tmp_path) as (_, recorder):
+        cluster.create_pod(wants("high", 8, "A100", priorityClassName=cluster.priority_class("high", 1000)))
+        wait_for(lambda: recorder.of("preempt"), "preempt is asked")
+        wait_event(cluster, "high", "preemption")
+        assert cluster.events("Preempted") == []
+        kept = {name_of(one) for one in cluster.pods() if not one["metadata"].get("deletionTimestamp")}
+        assert kept == {"high", *(name_of(one) for one in low)}
+
+
+def test_without_the_verb_the_wrong_node_is_emptied(plane, cluster, tmp_path):
+    # What the two tests above protect from (kubernetes#139270).
+    cluster.create_nodes([gfd_node("h100"), gfd_node("a100", A100)])
+    fill(cluster, ("h100", 2, 1), ("a100", 2, 10))
+    with running(plane, cluster, tmp_path, changes=WITHOUT_PREEMPT):
+        cluster.create_pod(wants("high", 8, "A100", priorityClassName=cluster.priority_class("high", 1000)))
+        wait_for(lambda: cluster.events("Preempted"), "somebody is evicted")
+        assert {event["involvedObject"]["name"] for event in cluster.events("Preempted")} & {"low-h100-0", "low-h100-1"}
+
+
+# ---------------------------------------------------------------- what the watch has not told yet
+
+
+@pytest.mark.parametrize("minor", ["1.37", "1.29"])
+def test_a_node_that_has_just_joined_takes_the_pod_that_fits_nowhere_else(plane, cluster, tmp_path, minor):
+    cluster.create_nodes([gfd_node("h100-0")])
+    with running(plane, cluster, tmp_path, minor):
+        for number in range(5):
+            name = f"new-{number}"
+            cluster.create_nodes([gfd_node(name, A100)])
+            cluster.create_pod(pod(f"only-{number}", 8, nodeSelector={"kubernetes.io/hostname": name}))
+        where = cluster.wait_bound([pod(f"only-{number}", 8) for number in range(5)], 20)
+        assert where == {f"only-{number}": f"new-{number}" for number in range(5)}
+
+
+def test_a_pod_deleted_before_it_is_bound_keeps_no_place(plane, cluster, tmp_path):
+    cluster.create_nodes([gfd_node(f"gpu-{n}") for n in range(4)])
+    with running(plane, cluster, tmp_path) as (extender, recorder):
+
+        def delete_ghost(call):
+            if call.verb == "prioritize" and call.question["Pod"]["metadata"]["name"] == "ghost":
+                cluster.delete_pod(call.question["Pod"])
+
+        recorder.before_answer = delete_ghost
+        # Deleted once it has got its best node, and before kube-scheduler hears which.
+        ghost = cluster.create_pod(pod("ghost", 8))
+        wait_for(lambda: recorder.best(uid_of(ghost)), "the ghost is scored")
+        wait_for(lambda: not cluster.pods(), "the ghost is gone")
+        wait_agreed(extender, cluster)
+        (heir,) = cluster.create_pods([pod("heir", 8)])
+        # The same place as before: no booking is left of the ghost's.
+        assert cluster.wait_bound([heir]) == {"heir": recorder.best(uid_of(ghost))}
+
+
+def test_the_same_name_with_another_uid_is_another_pod(plane, cluster, tmp_path):
+    cluster.create_nodes([gfd_node(f"gpu-{n}") for n in range(2)])
+    with running(plane, cluster, tmp_path) as (extender, recorder):
+        seen: list[str] = []
+
+        def replace_first(call):
+            if call.verb == "filter" and not seen:
+                seen.append(call.pod)
+                cluster.delete_pod(call.question["Pod"])
+                cluster.create_pod(pod("again", 8))
+
+        recorder.before_answer = replace_first
+        first = cluster.create_pod(pod("again", 3))
+        where = cluster.wait_bound([first], 30)
+        now = cluster.pod("again")
+        assert seen == [uid_of(first)] != [uid_of(now)]
+        assert recorder.of("filter", uid_of(now))
+        wait_agreed(extender, cluster)
+        assert extender.metric("gpus", state="allocated") == 8
+        # Nothing is left of the three GPUs of the first: the other node takes eight, too.
+        (other,) = cluster.create_pods([pod("other", 8)])
+        assert set(cluster.wait_bound([other]).values()) | set(where.values()) == {"gpu-0", "gpu-1"}
