@@ -217,13 +217,9 @@ CHECKS: Final[Mapping[str, Callable[[Service, Case], None]]] = {
 }
 
 
-# The order that case 083 wants is best fit's; the default policy weighs who else wants the model.
-POLICIES: Final = {"083": {"GPU_EXTENDER_SCORING__POLICY": "best-fit"}}
-
-
 @pytest.mark.parametrize("number", sorted(CASES))
 def test_case(number):
     case = CASES[number]
-    with running(case["input"].get("cluster", EMPTY), env=POLICIES.get(number)) as service:
+    with running(case["input"].get("cluster", EMPTY)) as service:
         CHECKS[number](service, case)
         assert not service.logged("Traceback", within=0)

@@ -54,9 +54,16 @@ def test_guard_charges_an_untyped_pod_for_a_model_others_must_have():
 
 
 def test_small_pods_pay_for_the_largest_nodes():
+    # 2 of 8 GPUs asked: 2 x (8 - 2) / 8; the smaller node is free of charge, and so is a pod of half a node.
     snapshot = Snapshot.of([node("big").gpus(8, H100).build(), node("small").gpus(4, H100).build()])
-    assert hole_aware.large_node(ask(snapshot, pod("p").gpus(2).build(), "big", "small")).tolist() == [2.0, 0.0]
+    assert hole_aware.large_node(ask(snapshot, pod("p").gpus(2).build(), "big", "small")).tolist() == [1.5, 0.0]
     assert hole_aware.large_node(ask(snapshot, pod("p").gpus(4).build(), "big", "small")).tolist() == [0.0, 0.0]
+
+
+def test_an_exact_fit_beats_a_smaller_node_that_keeps_a_rest():
+    nodes = [node("big").gpus(8, H100).build(), node("small").gpus(4, H100).build()]
+    snapshot = Snapshot.of(nodes, [pod("r").gpus(6).on("big").build(), pod("s").gpus(1).on("small").build()])
+    assert best(snapshot, pod("p").gpus(2).build()) == "big"
 
 
 def test_cpu_ratio_is_the_distance_between_what_is_there_and_what_is_asked():

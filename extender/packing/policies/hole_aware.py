@@ -89,16 +89,17 @@ def guard(question: Candidates) -> Utilities:
 
 
 def large_node(question: Candidates) -> Utilities:
-    """Return n g/G on the largest nodes (g of G GPUs free) for a pod of at most a quarter of one, else 0.
+    """Return n (g - n)/G on the largest nodes (g of G GPUs free) for a pod of at most a quarter of one, else 0.
 
-    Small pods use large nodes last, and the more so the wholer the node is.
+    Small pods use large nodes last, the more so the wholer the node stays; filling one up costs nothing.
     """
     resource = question.pod.gpu.resource
     sizes = np.where(question.snapshot.table.whole(resource), question.snapshot.allocatable_of(resource), 0)
     largest = int(sizes.max(initial=0))
     if 4 * question.count > largest:
         return np.zeros(len(question.rows))
-    cost: Utilities = question.count * (sizes[question.rows] == largest) * question.gpus / largest
+    left = np.maximum(question.gpus - question.count, 0)
+    cost: Utilities = question.count * (sizes[question.rows] == largest) * left / largest
     return cost
 
 
