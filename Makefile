@@ -19,7 +19,7 @@ DEV := $(VENV)/.dev-installed
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help venv demo run test controlplane e2e check format lock docs bench bench-quality clean
+.PHONY: help venv demo run test controlplane e2e e2e-full check format lock docs bench bench-quality clean
 
 
 help: ## list the targets
@@ -41,6 +41,9 @@ controlplane: $(DEV) ## build etcd, kube-apiserver and three kube-schedulers for
 
 e2e: controlplane ## run the tests with real kube-schedulers alone
 	$(PY) -m pytest tests/e2e $(ARGS)
+
+e2e-full: controlplane ## run the one of 1,000 nodes and 2,000 pods (two minutes or more)
+	E2E_FULL_SIZE=1 $(PY) -m pytest -s tests/e2e/test_full_size.py $(ARGS)
 
 check: $(DEV) ## lint, formatting, types, import contracts, spelling, documentation
 	$(PY) -m ruff check

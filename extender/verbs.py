@@ -34,6 +34,7 @@ from extender.wire import (
 )
 
 NOT_SYNCED: Final = "the cluster's nodes and pods are not known yet"
+_IN_TREE: Final = frozenset({Cause.UNSCHEDULABLE, Cause.TAINT, Cause.AFFINITY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,10 @@ class VerbSettings:
     def keeps(self, reason: Reason) -> bool:
         """Tell whether a candidate with this verdict stays in filter's answer."""
         return reason.cause is Cause.NONE or (self.trust_scheduler and reason.cause is Cause.RESOURCES)
+
+    def contradicts(self, reason: Reason) -> bool:
+        """Tell whether kube-scheduler, which judges the same by a watch of its own, offers the node."""
+        return self.trust_scheduler and reason.cause in _IN_TREE
 
 
 def see_candidates(view: View, question: Question) -> tuple[View, Rows]:
@@ -104,8 +109,13 @@ def filter_candidates(view: View, question: Question, settings: VerbSettings) ->
     reasons, codes = _judged(view.snapshot, question.pod, rows, settings)
     stays = np.array([settings.keeps(reason) for reason in reasons], dtype=np.bool_)[codes]
     kept = np.flatnonzero(stays)
-    if not len(kept) and not known:
-        return FilterAnswer.failed(_only_time_helps(rows))
+    if not len(kept):
+        contradicted = [at for at in np.unique(codes).tolist() if settings.contradicts(reasons[at])]
+        if contradicted:
+            text = ", ".join(reasons[at].text for at in contradicted)
+            return FilterAnswer.failed(_out_of_date(int(np.isin(codes, contradicted).sum()), len(rows), text))
+        if not known:
+            return FilterAnswer.failed(_only_time_helps(rows))
     failures = tuple(
         _failure(reasons[code], np.flatnonzero(codes == code)) for code in np.unique(codes[~stays]).tolist()
     )
@@ -143,6 +153,11 @@ def _only_time_helps(rows: Rows) -> str:
     # up. An Error is tried again within ten seconds (docs/background.md, "Control plane").
     unknown = int(np.count_nonzero(rows == UNKNOWN_ROW))
     return f"no candidate is left, and {unknown} of {len(rows)} are not known yet"
+
+
+def _out_of_date(contradicted: int, candidates: int, text: str) -> str:
+    # A node that has just been uncordoned: the scheduler asks at once, and its watch was faster than ours.
+    return f"no candidate is left, and {contradicted} of {candidates} are offered although we still read: {text}"
 
 
 # -- prioritize ----------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from random import Random
 from signal import SIGKILL, Signals
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -148,9 +149,10 @@ class Recorder:
 
 
 @contextmanager
-def recording(upstream: str) -> Iterator[Recorder]:
-    """Stand before an extender at `http://host:port`."""
-    target = urlsplit(upstream)
+def recording(*upstreams: str) -> Iterator[Recorder]:
+    """Stand before an extender at `http://host:port`, or before several: each call goes to any of them."""
+    dice = Random(1)
+    targets = [urlsplit(upstream) for upstream in upstreams]
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -159,20 +161,22 @@ def recording(upstream: str) -> Iterator[Recorder]:
 
         def setup(self) -> None:
             super().setup()
-            self.upstream = http.client.HTTPConnection(target.hostname or "", target.port, timeout=30)
+            self.upstreams = [http.client.HTTPConnection(to.hostname or "", to.port, timeout=30) for to in targets]
 
         def finish(self) -> None:
-            self.upstream.close()
+            for upstream in self.upstreams:
+                upstream.close()
             super().finish()
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
+            upstream = dice.choice(self.upstreams)
             try:
-                self.upstream.request("POST", self.path, body, {"Content-Type": "application/json"})
-                answer = self.upstream.getresponse()
+                upstream.request("POST", self.path, body, {"Content-Type": "application/json"})
+                answer = upstream.getresponse()
                 data = answer.read()
             except (OSError, http.client.HTTPException):
-                self.upstream.close()
+                upstream.close()
                 self.close_connection = True  # as if we were the extender: the caller sees the connection break
                 return
             verb = self.path.rpartition("/")[2]

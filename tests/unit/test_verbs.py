@@ -117,6 +117,20 @@ def test_a_plain_refusal_of_all_is_no_error():
     assert (answer.error, len(answer.kept)) == ("", 0)
 
 
+def test_what_kube_scheduler_has_judged_otherwise_is_an_error_once_nothing_is_left():
+    # Just uncordoned, say: as FailedNodes the pod would wait for the next event in the cluster, up to five minutes.
+    cordoned = (*MIXED, node("cordoned").gpus(8, H100).cordoned())
+    question = asked(pod("p").gpus(1).types("H100").build(), "tainted", "cordoned", "k80")
+    answer = filter_candidates(view(cordoned, FULL), question, SCHEDULER)
+    assert answer.error == (
+        "no candidate is left, and 2 of 3 are offered although we still read: "
+        "node(s) were unschedulable, node(s) had untolerated taint {dedicated: x}"
+    )
+    assert filter_candidates(view(cordoned, FULL), question, OWN).error == ""
+    others_left = asked(question.pod, "tainted", "free")
+    assert told(others_left, filter_candidates(view(cordoned, FULL), others_left, SCHEDULER))[0] == ["free"]
+
+
 def test_before_the_first_lists_are_in_nothing_is_known():
     question = asked(pod("p").gpus(1).build(), "free")
     empty = Cache(tentative_seconds=10).view
