@@ -130,6 +130,33 @@ def test_a_node_that_has_just_joined_takes_the_pod_that_fits_nowhere_else(plane,
         assert where == {f"only-{number}": f"new-{number}" for number in range(5)}
 
 
+OPENED = [
+    pytest.param({"spec": {"unschedulable": True}}, {"spec": {"unschedulable": None}}, id="uncordoned"),
+    pytest.param(
+        {"spec": {"taints": [{"key": "repair", "effect": "NoSchedule"}]}}, {"spec": {"taints": None}}, id="untainted"
+    ),
+    pytest.param(
+        {"metadata": {"labels": {"queue": None}}}, {"metadata": {"labels": {"queue": "train"}}}, id="labelled"
+    ),
+]
+
+
+@pytest.mark.parametrize(("shut", "opened"), OPENED)
+def test_a_node_that_opens_lets_the_waiting_pod_in(plane, cluster, tmp_path, shut, opened):
+    cluster.create_nodes([gfd_node("gpu-0"), gfd_node("elsewhere")])
+    wanted = {"kubernetes.io/hostname": "gpu-0"} | opened.get("metadata", {}).get("labels", {})
+    with running(plane, cluster, tmp_path):
+        # Several times: kube-scheduler asks within milliseconds, and now and then its watch is ahead of ours.
+        for number in range(8):
+            cluster.patch_node("gpu-0", shut)
+            waiting = cluster.create_pod(pod(f"waiting-{number}", 8, nodeSelector=wanted))
+            wait_event(cluster, name_of(waiting), "0/2 nodes are available")
+            cluster.patch_node("gpu-0", opened)
+            assert cluster.wait_bound([waiting], 15) == {name_of(waiting): "gpu-0"}
+            cluster.delete_pod(waiting)
+            wait_for(lambda: not cluster.pods(), "it has gone")
+
+
 def test_a_pod_deleted_before_it_is_bound_keeps_no_place(plane, cluster, tmp_path):
     cluster.create_nodes([gfd_node(f"gpu-{n}") for n in range(4)])
     with running(plane, cluster, tmp_path) as (extender, recorder):
