@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Final
 
-from tests.e2e.api import Api, Manifest
+from tests.e2e.api import Api, ApiError, Manifest
 from tests.e2e.kubelet import path_of, set_phase
 from tests.e2e.objects import node_of
 from tests.e2e.plane import NAMESPACE
@@ -18,6 +19,7 @@ _PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
 _EVENTS: Final = f"/api/v1/namespaces/{NAMESPACE}/events"
 _CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _SLOW_POLL_SECONDS: Final = 0.2
+_ADMISSION_SECONDS: Final = 10.0
 
 
 class Cluster:
@@ -56,8 +58,15 @@ class Cluster:
         return self.api.many(self.create_pod, pods)
 
     def create_pod(self, pod: Manifest) -> Manifest:
-        """Create one pod."""
-        return self.api.create(_PODS, pod)
+        """Create one pod; a priority class just made may take admission a moment to see."""
+        end = time.monotonic() + _ADMISSION_SECONDS
+        while True:
+            try:
+                return self.api.create(_PODS, pod)
+            except ApiError as error:
+                if "no PriorityClass" not in str(error) or time.monotonic() > end:
+                    raise
+            time.sleep(_SLOW_POLL_SECONDS)
 
     def pods(self) -> list[Manifest]:
         """Return the pods, from the API server's memory (which may be a moment late)."""
