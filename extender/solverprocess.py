@@ -1,0 +1,148 @@
+"""A long-lived child process that solves: niced, with a hard deadline, killed and started again on trouble.
+
+CP-SAT lets go of the interpreter lock while it solves, but building a model does not, and its library costs 90 MB and a
+third of a second to import (docs/background.md, "Cost"): beside the requests it would be felt, in a process of its own
+it is not. Jobs and results are pickled through a socket pair that nobody else can open.
+
+    solve(job) --pickle--> [child: entry(job)] --pickle--> result        a timer kills the child at the deadline
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Any, Final, Generic, TypeVar
+
+J = TypeVar("J")
+R = TypeVar("R")
+
+_LOG: Final = logging.getLogger(__name__)
+_NICENESS: Final = 10
+_END_SECONDS: Final = 2.0
+_CHILD: Final = f"import sys; from {__name__} import main; main(*sys.argv[1:])"  # not -m: pickle needs our real name
+# One core, as told to the solver; the libraries under numpy have pools of their own.
+_ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+
+
+class SolverError(Exception):
+    """The child gave no result: late, dead, or it said why. `str()` is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """What the child sends instead of a result."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Child:
+    process: subprocess.Popen[bytes]
+    connection: Connection[Any, Any]
+
+
+class SolverProcess(Generic[J, R]):
+    """Runs `entry` ("module:function" of one argument) in a child process; for one calling thread.
+
+    The child is started by the first job, ends with `close` or with this process, and takes no signal from a terminal.
+    """
+
+    def __init__(self, entry: str) -> None:
+        """Prepare; nothing is started yet."""
+        self._entry = entry
+        self._child: _Child | None = None
+        self.starts = 0
+
+    @property
+    def pid(self) -> int | None:
+        """Return the process ID of the child, None while there is none."""
+        return None if self._child is None else self._child.process.pid
+
+    def solve(self, job: J, deadline_seconds: float) -> R:
+        """Return what the entry returns for a job.
+
+        Raises:
+            SolverError: when there is no result in time, or the child has failed; it is started again by the next job
+                unless it only said that this job cannot be done.
+        """
+        child = self._child if self._child is not None else self._start()
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            child.process.kill()
+
+        timer = threading.Timer(deadline_seconds, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            child.connection.send(job)
+            result: R | _Failed = child.connection.recv()
+        except Exception as error:
+            self._drop()
+            fault = f"no result within {deadline_seconds:g} s" if late.is_set() else f"the process ended: {error!r}"
+            raise SolverError(fault) from error
+        finally:
+            timer.cancel()
+        if late.is_set():
+            self._drop()
+        if isinstance(result, _Failed):
+            raise SolverError(result.reason)
+        return result
+
+    def close(self) -> None:
+        """End the child; harmless when there is none."""
+        self._drop()
+
+    def _start(self) -> _Child:
+        ours, theirs = Pipe()
+        command = [sys.executable, "-c", _CHILD, self._entry, str(theirs.fileno())]
+        with theirs:
+            process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+                command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env={**os.environ, **_ONE_THREAD}
+            )
+        self.starts += 1
+        self._child = _Child(process, ours)
+        return self._child
+
+    def _drop(self) -> None:
+        child, self._child = self._child, None
+        if child is None:
+            return
+        child.connection.close()
+        child.process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            child.process.wait(_END_SECONDS)
+
+
+def main(entry: str, descriptor: str) -> None:
+    """Solve jobs until the other end is closed: with its process, if not before."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the parent ends us
+    os.nice(_NICENESS)
+    module, _, name = entry.partition(":")
+    solve: Callable[[object], object] = getattr(importlib.import_module(module), name)
+    with Connection(int(descriptor)) as connection:
+        while True:
+            try:
+                job = connection.recv()
+            except EOFError:
+                return
+            connection.send(_result(solve, job))
+
+
+def _result(solve: Callable[[object], object], job: object) -> object:
+    try:
+        return solve(job)
+    except Exception as error:  # noqa: BLE001 - told to the parent, which counts it; the next job may be fine
+        _LOG.exception("the solver failed")
+        return _Failed(f"{type(error).__name__}: {error}".splitlines()[0])
