@@ -19,6 +19,7 @@ from extender.dump import ClusterDump
 from extender.gauges import NodeCollector, StateCollector
 from extender.kube.gpurules import GpuRules
 from extender.metrics import Metrics
+from extender.packing.holds import HoldRules
 from extender.scoring import make_policy
 from extender.server import Limits, Registries, TwoListeners, VerbPaths, create_app
 from extender.service import Binder, EmbeddedBinder, VerbService
@@ -80,7 +81,7 @@ class Service:
 
 def build_service(config: Config, dump: ClusterDump) -> Service:
     """Put the service together on an embedded cluster."""
-    cache = Cache(tentative_seconds=config.verbs.tentative_seconds)
+    cache = _cache(config)
     cache.relist(dump.nodes, dump.pods)
     return _assemble(config, cache, Metrics(), EmbeddedBinder(cache))
 
@@ -92,12 +93,17 @@ def build_live_service(config: Config, configuration: Callable[[], Configuration
     from extender.kube.client import ApiClient  # noqa: PLC0415
     from extender.live import LiveCluster, pace_of  # noqa: PLC0415
 
-    cache = Cache(tentative_seconds=config.verbs.tentative_seconds)
+    cache = _cache(config)
     metrics = Metrics()
     api = ApiClient(configuration)
     binding = ApiClient(configuration, timeout_seconds=_BIND_SECONDS)
     live = LiveCluster(cache, api, pace_of(config.cluster), GpuRules.of(config.gpus), metrics)
     return _assemble(config, cache, metrics, LiveBinder(binding, cache), live)
+
+
+def _cache(config: Config) -> Cache:
+    holds = HoldRules(config.verbs.hold_seconds, config.verbs.hold_limit)
+    return Cache(tentative_seconds=config.verbs.tentative_seconds, hold_rules=holds)
 
 
 def _assemble(

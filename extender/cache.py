@@ -31,6 +31,7 @@ from typing import Final, TypeVar
 from extender.books import Books, is_placed
 from extender.changes import Change, NodeGone, NodeSeen, NodesListed, PodGone, PodSeen, PodsListed
 from extender.ledger import Booking, Ledger, with_booked
+from extender.packing.holds import HoldRules, Holds
 from extender.packing.snapshot import Snapshot
 from extender.packing.types import NodeInfo, PodInfo
 
@@ -58,12 +59,14 @@ class View:
         snapshot: nodes and pods; its `booked` is the sum of the ledger.
         synced: both first lists are in.
         changed: when the snapshot's generation began, by the cache's clock, in seconds.
+        holds: nodes promised to larger pods that wait; deadlines by the clock of `expire`.
     """
 
     snapshot: Snapshot
     ledger: Ledger = field(default_factory=Ledger)
     synced: bool = False
     changed: float = 0.0
+    holds: Holds = field(default_factory=Holds)
 
     def for_scoring(self, uid: str) -> Snapshot:
         """Return the snapshot without the pod's own booking: asked twice, a pod is scored twice the same."""
@@ -82,8 +85,15 @@ class View:
 class Cache:
     """Nodes, pods and the tentative ledger. All methods may be called from any thread."""
 
-    def __init__(self, *, tentative_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        *,
+        tentative_seconds: float,
+        hold_rules: HoldRules = HoldRules(),  # noqa: B008 - immutable
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._tentative_seconds = tentative_seconds
+        self._hold_rules = hold_rules
         self._clock = clock
         self._lock = threading.Lock()
         self._books = Books()
@@ -210,13 +220,14 @@ class Cache:
             self._publish(self.snapshot, self._view.ledger.without((uid,)))
 
     def expire(self, now: float) -> None:
-        """Drop the bookings whose time is over. Costs nothing while there are none."""
+        """Drop the bookings and holds whose time is over; `now` by the cache's clock. Costs nothing while none are."""
         if now < self._next_deadline:
             return
         with self._lock:
-            live = self._view.ledger.live(now)
-            self._next_deadline = live.next_deadline
-            self._publish(self.snapshot, live)
+            ledger = self._view.ledger.live(now)
+            holds = self._view.holds.renewed(self.snapshot, now, self._hold_rules)
+            self._next_deadline = min(ledger.next_deadline, holds.next_deadline)
+            self._publish(self.snapshot, ledger, holds)
 
     # -- with the lock held ----------------------------------------------------------------------------------------
 
@@ -228,7 +239,11 @@ class Cache:
         over += [uid for uid in ledger.lines if self._books.was_removed(uid)]
         for uid in over:
             self._seen.pop(uid, None)
-        self._publish(snapshot, ledger.without(over))
+        holds = self._view.holds
+        if snapshot is not self.snapshot:
+            holds = holds.renewed(snapshot, self._clock(), self._hold_rules)
+            self._next_deadline = min(self._next_deadline, holds.next_deadline)
+        self._publish(snapshot, ledger.without(over), holds)
 
     def _known(self, uid: str) -> PodInfo | None:
         return self._books.pods.get(uid) or self._seen.get(uid)
@@ -245,7 +260,7 @@ class Cache:
             return f"pod {key} with UID {uid} is not known"
         return ""
 
-    def _publish(self, snapshot: Snapshot, ledger: Ledger) -> None:
+    def _publish(self, snapshot: Snapshot, ledger: Ledger, holds: Holds | None = None) -> None:
         old = self._view
         if snapshot.table is not old.snapshot.table:
             snapshot = with_booked(snapshot, ledger.booked(snapshot.table))
@@ -253,7 +268,7 @@ class Cache:
             snapshot = with_booked(snapshot, ledger.booked_since(old.ledger, old.snapshot))
         same = snapshot.generation == old.snapshot.generation
         changed = old.changed if same else self._clock()
-        self._view = View(snapshot, ledger, self._books.complete, changed)
+        self._view = View(snapshot, ledger, self._books.complete, changed, old.holds if holds is None else holds)
 
 
 def _binding_fault(snapshot: Snapshot, pod: PodInfo, node: str) -> str:

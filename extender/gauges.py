@@ -64,6 +64,9 @@ NODES: Final = Spec(Kind.GAUGE, "nodes", ("state",), "Nodes of the cluster: `ope
 TENTATIVE: Final = Spec(
     Kind.GAUGE, "tentative_pods", (), "Pods whose node is booked for scoring until their binding is seen."
 )
+HOLDS: Final = Spec(
+    Kind.GAUGE, "held_nodes", (), "Nodes held for larger pods that wait, so that smaller ones do not break them up."
+)
 SYNCED: Final = Spec(Kind.GAUGE, "synced", (), "1 when the cluster's nodes and pods are known, else 0.")
 GENERATION: Final = Spec(
     Kind.GAUGE, "snapshot_generation", (), "Changes of the cluster since the start; falls back to 0 at a restart."
@@ -72,7 +75,7 @@ AGE: Final = Spec(Kind.GAUGE, "snapshot_age_seconds", (), "Seconds since the las
 
 STATE_SPECS: Final = (
     GPUS, OVERCOMMITTED, LARGEST, PLACEABLE, STRANDED, STARVED, FRAGMENTATION, PENDING_PODS, PENDING_GPUS, GATED,
-    NODES, TENTATIVE, SYNCED, GENERATION, AGE,
+    NODES, TENTATIVE, HOLDS, SYNCED, GENERATION, AGE,
 )  # fmt: skip
 
 NODE_GPUS: Final = Spec(
@@ -138,6 +141,7 @@ def _scalars(view: View, now: float) -> Iterator[Metric]:
     still_open = int(np.count_nonzero(snapshot.table.open))
     yield _family(NODES, [(("open",), still_open), (("closed",), len(snapshot) - still_open)])
     yield _family(TENTATIVE, [((), len(view.ledger.lines))])
+    yield _family(HOLDS, [((), len(view.holds.lines))])
     yield _family(SYNCED, [((), int(view.synced))])
     yield _family(GENERATION, [((), snapshot.generation)])
     yield _family(AGE, [((), max(0.0, now - view.changed))])

@@ -141,6 +141,7 @@ class VerbService:
 
     def _filter(self, body: bytes) -> Answer:
         question = self._reader.question(body)
+        self._cache.expire(time.monotonic())
         answer = verbs.filter_candidates(self._cache.view, question, self._settings)
         return wire.encode_filter(question, answer), partial(self._after_filter, question, answer)
 

@@ -159,6 +159,21 @@ class Verbs(Section):
         description="Seconds a scored node stays booked for a pod whose binding we have not seen. 10 s is "
         "kube-scheduler's longest back-off: by then the pod is bound or is scored anew. Moves scores only.",
     )
+    hold_seconds: float = Field(
+        15.0,
+        ge=0,
+        le=300,
+        description="Seconds for which a node on which a larger pod of at least the same priority could run now, and "
+        "which kube-scheduler has refused before, is not broken up by smaller pods; 0 switches holds off. 15: "
+        "kube-scheduler tries the larger pod again within 10.",
+    )
+    hold_limit: int = Field(
+        16,
+        ge=1,
+        le=256,
+        description="Nodes held at a time. Few, as smaller pods wait for what is held; first come the pods of the "
+        "highest priority, then the oldest.",
+    )
     pass_through_pods_without_gpus: bool = Field(
         default=False,
         description="Switch: score pods without GPUs 0 everywhere. Off: they are kept off GPU nodes, whose "

@@ -16,6 +16,7 @@ import numpy as np
 from extender.cache import View
 from extender.packing.fit import NOT_KNOWN, Cause, Reason, Verdicts, filter_nodes, static_verdicts
 from extender.packing.framework import Policy, Rows, Scores, run_score
+from extender.packing.holds import HELD
 from extender.packing.resources import PODS
 from extender.packing.snapshot import Snapshot
 from extender.packing.table import BoolVector, Codes, IntMatrix, NodeTable
@@ -104,9 +105,14 @@ def filter_candidates(view: View, question: Question, settings: VerbSettings) ->
         return FilterAnswer.failed(NOT_SYNCED)
     view, rows = see_candidates(view, question)
     known = not len(rows) or int(rows.min()) > UNKNOWN_ROW
-    if known and not settings.trust_scheduler and fitting(view.snapshot, question.pod, rows).all():
+    if (
+        known
+        and not settings.trust_scheduler
+        and not view.holds.lines
+        and fitting(view.snapshot, question.pod, rows).all()
+    ):
         return FilterAnswer(np.arange(len(rows), dtype=np.intp), (), rows, view.snapshot.table)
-    reasons, codes = _judged(view.snapshot, question.pod, rows, settings)
+    reasons, codes = _judged(view, question.pod, rows, settings)
     stays = np.array([settings.keeps(reason) for reason in reasons], dtype=np.bool_)[codes]
     kept = np.flatnonzero(stays)
     if not len(kept):
@@ -114,8 +120,9 @@ def filter_candidates(view: View, question: Question, settings: VerbSettings) ->
         if contradicted:
             text = ", ".join(reasons[at].text for at in contradicted)
             return FilterAnswer.failed(_out_of_date(int(np.isin(codes, contradicted).sum()), len(rows), text))
-        if not known:
-            return FilterAnswer.failed(_only_time_helps(rows))
+        held = int(np.count_nonzero(codes == len(reasons) - 1))
+        if not known or held:
+            return FilterAnswer.failed(_only_time_helps(rows, held))
     failures = tuple(
         _failure(reasons[code], np.flatnonzero(codes == code)) for code in np.unique(codes[~stays]).tolist()
     )
@@ -137,22 +144,29 @@ def _candidates(question: Question) -> int:
     return len(question.items) if question.form is Form.NODES else len(question.names)
 
 
-def _judged(snapshot: Snapshot, pod: PodInfo, rows: Rows, settings: VerbSettings) -> tuple[tuple[Reason, ...], Codes]:
-    """Return the possible reasons, one for unknown nodes last, and for each candidate which of them it has."""
+def _judged(view: View, pod: PodInfo, rows: Rows, settings: VerbSettings) -> tuple[tuple[Reason, ...], Codes]:
+    """Return the possible reasons, those for unknown and for held nodes last, and which of them each candidate has."""
+    snapshot = view.snapshot
     if settings.trust_scheduler:
         verdicts = static_verdicts(snapshot.table, pod.constraints, pod.gpu)
     else:
         verdicts = filter_nodes(snapshot, pod)
     # UNKNOWN_ROW reads the last entry.
     codes = np.append(verdicts.codes, np.int32(len(verdicts.reasons)))[rows]
-    return (*verdicts.reasons, NOT_KNOWN), codes
+    if view.holds.lines:
+        # What would be kept but for the promise: a promise is never given as the reason where another is true.
+        free_to_take = np.array([settings.keeps(reason) for reason in (*verdicts.reasons, NOT_KNOWN)])[codes]
+        codes[free_to_take & view.holds.blocked(snapshot, pod, rows)] = len(verdicts.reasons) + 1
+    return (*verdicts.reasons, NOT_KNOWN, HELD), codes
 
 
-def _only_time_helps(rows: Rows) -> str:
+def _only_time_helps(rows: Rows, held: int) -> str:
     # As FailedNodes the pod would sleep up to five minutes: for the scheduler nothing changes when our watch catches
-    # up. An Error is tried again within ten seconds (docs/background.md, "Control plane").
+    # up or a hold runs out. An Error is tried again within ten seconds (docs/background.md, "Control plane").
     unknown = int(np.count_nonzero(rows == UNKNOWN_ROW))
-    return f"no candidate is left, and {unknown} of {len(rows)} are not known yet"
+    causes = [f"{unknown} of {len(rows)} are not known yet"] if unknown else []
+    causes += [f"{held} of {len(rows)} are held for a larger pod that waits"] if held else []
+    return f"no candidate is left, and {' and '.join(causes)}"
 
 
 def _out_of_date(contradicted: int, candidates: int, text: str) -> str:

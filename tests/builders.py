@@ -108,6 +108,13 @@ class PodBuilder:
     def gated(self) -> Self:
         return self._with(gated=True)
 
+    def refused(self) -> Self:
+        """The scheduler has tried it and found no node."""
+        return self._with(refused=True)
+
+    def created(self, seconds: float) -> Self:
+        return self._with(created=seconds)
+
     def terminating(self) -> Self:
         return self._with(terminating=True)
 

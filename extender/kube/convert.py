@@ -46,6 +46,8 @@ DEFAULT_SCHEDULER: Final = "default-scheduler"
 _NO_META = RawMeta()
 _OPERATORS: Final[Mapping[str, Operator]] = {str(operator): operator for operator in Operator}
 _PHASES: Final[Mapping[str, Phase]] = {str(phase): phase for phase in Phase}
+_SCHEDULED: Final = "PodScheduled"
+_GATED: Final = "SchedulingGated"
 _LOST: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 
 
@@ -141,8 +143,16 @@ def pod_info(raw: RawPod, rules: GpuRules, warn: Warn) -> PodInfo:
         group=group_of(namespace, spec, labels, annotations),
         served_by_dra=status.extended_resource_claim_status is not None,
         failure_reason=status.reason or "",
+        refused=_refused(spec, status),
         unmodelled=tuple(_unmodelled(spec, affinity)),
     )
+
+
+def _refused(spec: RawPodSpec, status: RawPodStatus) -> bool:
+    """Tell whether the scheduler has left the condition that it found no node (or an `Error` of an extender)."""
+    if spec.node_name:
+        return False
+    return any(c.type == _SCHEDULED and c.status == "False" and c.reason != _GATED for c in status.conditions or ())
 
 
 def _phase(text: str | None, say: Say) -> Phase:

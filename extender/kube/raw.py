@@ -171,12 +171,21 @@ class RawPodSpec(_Raw, frozen=True, gc=False):
     resource_claims: list[Opaque] | None = None
 
 
+class RawCondition(_Raw, frozen=True, gc=False):
+    """A condition of a node or a pod."""
+
+    type: str | None = None
+    status: str | None = None
+    reason: str | None = None
+
+
 class RawPodStatus(_Raw, frozen=True, gc=False):
     """`status` of a pod."""
 
     phase: str | None = None
     reason: str | None = None
     nominated_node_name: str | None = None
+    conditions: list[RawCondition] | None = None
     extended_resource_claim_status: Opaque | None = None
 
 
@@ -197,13 +206,6 @@ class RawTaint(_Raw, frozen=True, gc=False):
     key: str | None = None
     value: str | None = None
     effect: str | None = None
-
-
-class RawCondition(_Raw, frozen=True, gc=False):
-    """A node condition."""
-
-    type: str | None = None
-    status: str | None = None
 
 
 class RawNodeSpec(_Raw, frozen=True, gc=False):

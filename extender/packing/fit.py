@@ -42,6 +42,7 @@ class Cause(IntEnum):
     GPU_MODEL = 4
     RESOURCES = 5
     UNKNOWN_NODE = 6
+    HELD = 7
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,7 @@ class PodInfo:
         node_name: node it is bound to, "" while it waits.
         nominated_node: node that preemption has promised to it, "" if none.
         gated: it has scheduling gates and is not in the queue.
+        refused: it waits, and kube-scheduler has tried it before and found no node.
         unmodelled: what else kube-scheduler looks at for this pod and we do not, in words; "fits" is then a maybe.
     """
 
@@ -108,6 +109,7 @@ class PodInfo:
     group: GroupRef | None = None
     served_by_dra: bool = False
     failure_reason: str = ""
+    refused: bool = False
     unmodelled: tuple[str, ...] = ()
 
     @property

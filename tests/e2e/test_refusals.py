@@ -3,9 +3,10 @@
 import pytest
 
 from tests.e2e.counting import name_of, uid_of
+from tests.e2e.kubelet import Kubelet
 from tests.e2e.objects import A100, L40S, gfd_node, node_of, pod
 from tests.e2e.processes import wait_for
-from tests.e2e.scenarios import running, wait_agreed, wait_event
+from tests.e2e.scenarios import live_extender, registered, running, wait_agreed, wait_event
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -198,3 +199,50 @@ def test_the_same_name_with_another_uid_is_another_pod(plane, cluster, tmp_path)
         # Nothing is left of the three GPUs of the first: the other node takes eight, too.
         (other,) = cluster.create_pods([pod("other", 8)])
         assert set(cluster.wait_bound([other]).values()) | set(where.values()) == {"gpu-0", "gpu-1"}
+
+
+# ---------------------------------------------------------------- holds
+
+
+# The large pod is in back-off for 4 s after it was refused, as a pod is that has waited for long. A scheduler from 1.33
+# on cuts the back-off short while its queue is empty, which it is in a test and is not in a busy cluster.
+SLOW = {"leaderElection:": "podInitialBackoffSeconds: 4\npodMaxBackoffSeconds: 4\nleaderElection:"}
+
+
+def test_a_block_that_opens_is_held_for_the_large_pod_in_back_off(plane, cluster, tmp_path):
+    cluster.create_nodes([gfd_node("gpu-0")])
+    with running(plane, cluster, tmp_path, "1.29", changes=SLOW) as (extender, recorder):
+        old = cluster.create_pods([pod(f"old-{n}", 2) for n in range(4)])
+        cluster.wait_bound(old)
+        large = cluster.create_pod(pod("large", 8))
+        wait_event(cluster, "large", "Insufficient nvidia.com/gpu")
+        for one in old:
+            cluster.set_phase(one, "Succeeded")
+        wait_for(lambda: extender.metric("held_nodes") == 1, "the node is held")
+        small = cluster.create_pod(pod("small", 1))
+        # It waits for seconds, and is told for what.
+        assert "1 of 1 are held for a larger pod that waits" in wait_event(cluster, "small", "held")
+        assert cluster.wait_bound([large], 15) == {"large": "gpu-0"}
+        assert extender.metric("held_nodes") == 0
+        cluster.set_phase(large, "Succeeded")
+        assert cluster.wait_bound([small], 15) == {"small": "gpu-0"}
+        assert recorder.of("filter", uid_of(small))
+
+
+def test_without_holds_the_small_pod_breaks_the_block(plane, cluster, tmp_path):
+    cluster.create_nodes([gfd_node("gpu-0")])
+    with (
+        live_extender(plane, tmp_path, VERBS__HOLD_SECONDS="0") as extender,
+        registered(plane, tmp_path, "1.29", extender.url, changes=SLOW),
+        Kubelet(cluster.api),
+    ):
+        old = cluster.create_pods([pod(f"old-{n}", 2) for n in range(4)])
+        cluster.wait_bound(old)
+        cluster.create_pod(pod("large", 8))
+        wait_event(cluster, "large", "Insufficient nvidia.com/gpu")
+        for one in old:
+            cluster.set_phase(one, "Succeeded")
+        wait_for(lambda: extender.metric("gpus", state="free") == 8, "the node is empty")
+        small = cluster.create_pod(pod("small", 1))
+        assert cluster.wait_bound([small], 4) == {"small": "gpu-0"}
+        assert node_of(cluster.pod("large")) == ""

@@ -231,3 +231,19 @@ SOFT = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"we
 )
 def test_what_other_filters_look_at_is_noted(fields, words):
     assert pod(spec(**({"containers": []} | fields))).unmodelled == words
+
+
+@pytest.mark.parametrize(
+    ("condition", "fields", "refused"),
+    [
+        ({"status": "False", "reason": "Unschedulable"}, {}, True),
+        ({"status": "False", "reason": "SchedulerError"}, {}, True),
+        ({"status": "False", "reason": "SchedulingGated"}, {}, False),
+        ({"status": "True"}, {}, False),
+        ({"status": "False", "reason": "Unschedulable"}, {"nodeName": "n"}, False),
+        ({"type": "Ready", "status": "False"}, {}, False),
+    ],
+)
+def test_whether_the_scheduler_has_refused_a_pod(condition, fields, refused):
+    status = {"conditions": [{"type": "PodScheduled", **condition}]}
+    assert pod({**spec(**fields), "status": status}).refused is refused

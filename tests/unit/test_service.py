@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import logging
+import time
 
 import pytest
 
@@ -190,3 +191,25 @@ def test_pods_without_gpus_pass_filter_untouched_and_unbooked():
     setup = Setup()
     assert setup.ask("filter", body("web", 0, names=("new",)))[1]["NodeNames"] == ["new"]
     assert setup.cache.view.ledger.lines == {}
+
+
+def test_a_held_node_is_a_reason_and_an_error_once_nothing_else_is_left():
+    setup = Setup()
+    setup.cache.update_pod(pod("waits").gpus(4).refused().build())  # only "bb" has four free
+    status, answer = setup.ask("filter", body("small"))
+    assert (status, answer["NodeNames"]) == (200, ["a", "ccc"])
+    assert answer["FailedNodes"]["bb"] == "node(s) held for a larger pod that waits"
+    assert "bb" not in answer["FailedAndUnresolvableNodes"]
+    assert setup.count("rejections_total", reason="held") == 1
+    only_held = setup.ask("filter", body("small", names=["bb", "d"]))[1]
+    assert only_held["Error"] == "no candidate is left, and 1 of 2 are held for a larger pod that waits"
+    assert setup.ask("filter", body("waits", 4))[1]["NodeNames"] == ["bb"], "it is held for this pod"
+    setup.cache.update_pod(pod("waits").gpus(4).on("bb").build())
+    assert "held" not in str(setup.ask("filter", body("small", names=["bb", "d"]))[1])
+
+
+def test_a_hold_runs_out_by_itself():
+    setup = Setup()
+    setup.cache.update_pod(pod("waits").gpus(4).refused().build())
+    setup.cache.expire(time.monotonic() + 16)
+    assert "bb" in setup.ask("filter", body("small"))[1]["NodeNames"]

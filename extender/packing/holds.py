@@ -1,0 +1,168 @@
+"""Holds: a block that a larger waiting pod could take at this moment is not broken by a smaller pod, for a short time.
+
+When GPUs are given back, the pod that needs them all sits in kube-scheduler's back-off for up to 10 s; pods of one GPU
+that come meanwhile would take the block to pieces, again and again, and the large pod waits for days. So each such pod
+is promised one node on which it fits now. A smaller pod of at most its priority may use what the promise leaves over.
+
+Bounded in every way: a promise lasts seconds, then rests for minutes (the pod has not come for it: something stops it
+that we do not model), and there are few at a time. Nothing is promised to a pod that is gone, gated, not yet refused by
+the scheduler, or that fits nowhere. Values only: `now` is the caller's clock.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from extender.packing.fit import Cause, Reason, filter_nodes
+from extender.packing.framework import Rows
+from extender.packing.mix import PodClass
+from extender.packing.resources import PODS
+from extender.packing.snapshot import Snapshot
+from extender.packing.table import BoolVector
+from extender.packing.types import PodInfo
+
+HELD: Final = Reason(Cause.HELD, "node(s) held for a larger pod that waits", resolvable=True)
+
+# Each takes a pass over all nodes, at every change of the cluster.
+_MOST_CLASSES: Final = 32
+_SMALLEST: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class HoldRules:
+    """How far holds may go.
+
+    Attributes:
+        seconds: how long a node is promised; 0 switches holds off.
+        limit: promises at a time.
+        rest_seconds: how long a pod that did not come for its node gets no other.
+    """
+
+    seconds: float = 15.0
+    limit: int = 16
+    rest_seconds: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A node promised to a pod until some time, in seconds."""
+
+    pod: PodInfo
+    node: str
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """The promises by pod UID, and until when the pods rest that let one run out."""
+
+    lines: Mapping[str, Hold] = field(default_factory=dict)
+    resting: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def next_deadline(self) -> float:
+        """Return when the first promise or rest is over, infinity when there are none."""
+        return min((*(hold.until for hold in self.lines.values()), *self.resting.values()), default=float("inf"))
+
+    def renewed(self, snapshot: Snapshot, now: float, rules: HoldRules) -> Holds:
+        """Return the holds for the present state: by priority, then age, each pod on the block that it leaves fullest.
+
+        A pod keeps its node and its deadline for as long as it fits there.
+        """
+        waiting = _waiting(snapshot) if rules.seconds > 0 else []
+        if not waiting and not self.lines and not self.resting:
+            return self
+        resting = {uid: until for uid, until in self.resting.items() if until > now and uid in snapshot.pending}
+        for uid, hold in self.lines.items():
+            if hold.until <= now and uid in snapshot.pending:
+                resting[uid] = now + rules.rest_seconds
+        return Holds(self._lines(snapshot, waiting, resting, now, rules), resting)
+
+    def _lines(
+        self, snapshot: Snapshot, waiting: list[PodInfo], resting: Mapping[str, float], now: float, rules: HoldRules
+    ) -> dict[str, Hold]:
+        lines: dict[str, Hold] = {}
+        promised: dict[int, Counter[str]] = defaultdict(Counter)
+        for pod, may in _fitting(snapshot, [pod for pod in waiting if pod.uid not in resting]):
+            rows = [row for row in np.flatnonzero(may).tolist() if _leaves(snapshot, row, promised, pod)]
+            if not rows:
+                continue
+            old = self.lines.get(pod.uid)
+            row = None if old is None else snapshot.table.index.get(old.node)
+            if old is None or row not in rows:
+                row = _tightest(snapshot, pod, rows)
+                old = Hold(pod, snapshot.table.names[row], now + rules.seconds)
+            lines[pod.uid] = Hold(pod, old.node, old.until)
+            promised[row].update({PODS: 1, **pod.requests})
+            if len(lines) == rules.limit:
+                break
+        return lines
+
+    def blocked(self, snapshot: Snapshot, pod: PodInfo, rows: Rows) -> BoolVector:
+        """Tell on which rows the pod would break a promise; bool, aligned with `rows` (-1 is no node, and not held)."""
+        blocked = np.zeros(len(snapshot) + 1, dtype=np.bool_)
+        promised: dict[int, Counter[str]] = defaultdict(Counter)
+        for hold in self.lines.values():
+            row = snapshot.table.index.get(hold.node)
+            # Preemption has made room there for the pod itself.
+            if row is not None and hold.node != pod.nominated_node and _outranks(hold.pod, pod):
+                promised[row].update({PODS: 1, **hold.pod.requests})
+        for row in promised:
+            blocked[row] = not _leaves(snapshot, row, promised, pod)
+        return blocked[rows]
+
+
+def _waiting(snapshot: Snapshot) -> list[PodInfo]:
+    """Return the pods for which a node may be held, in the order in which kube-scheduler takes them."""
+    found = [
+        pod
+        for pod in snapshot.pending.values()
+        if pod.refused and not pod.gated and pod.gpu.whole and pod.gpu.count >= _SMALLEST
+    ]
+    return sorted(found, key=lambda pod: (-pod.priority, pod.created, pod.uid))
+
+
+def _fitting(snapshot: Snapshot, pods: list[PodInfo]) -> Iterator[tuple[PodInfo, BoolVector]]:
+    """Yield the pods that fit somewhere, each with a mask of the rows; pods of one class are judged once."""
+    masks: dict[tuple[PodClass, int], BoolVector] = {}
+    for pod in pods:
+        key = (PodClass.of(pod), pod.priority)
+        if key not in masks:
+            if len(masks) == _MOST_CLASSES:
+                return
+            masks[key] = filter_nodes(snapshot, pod).fits
+        if masks[key].any():
+            yield pod, masks[key]
+
+
+def _outranks(holder: PodInfo, pod: PodInfo) -> bool:
+    """Tell whether a promise to `holder` counts against `pod`."""
+    return (
+        holder.uid != pod.uid
+        and holder.priority >= pod.priority
+        and holder.gpu.resource == pod.gpu.resource
+        and holder.gpu.count > pod.gpu.count
+    )
+
+
+def _leaves(snapshot: Snapshot, row: int, promised: Mapping[int, Mapping[str, int]], pod: PodInfo) -> bool:
+    """Tell whether the pod fits on a row beside what is promised there."""
+    taken = promised.get(row)
+    if not taken:
+        return True
+    index = snapshot.table.axis.index
+    for name, amount in ((PODS, 1), *pod.requests.items()):
+        at = index.get(name)
+        if amount > 0 and (at is None or int(snapshot.free[at, row]) - taken.get(name, 0) < amount):
+            return False
+    return True
+
+
+def _tightest(snapshot: Snapshot, pod: PodInfo, rows: list[int]) -> int:
+    free = snapshot.free_of(pod.gpu.resource)
+    return min(rows, key=lambda row: (int(free[row]), int(snapshot.table.hash_rank[row])))
