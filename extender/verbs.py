@@ -105,12 +105,8 @@ def filter_candidates(view: View, question: Question, settings: VerbSettings) ->
         return FilterAnswer.failed(NOT_SYNCED)
     view, rows = see_candidates(view, question)
     known = not len(rows) or int(rows.min()) > UNKNOWN_ROW
-    if (
-        known
-        and not settings.trust_scheduler
-        and not view.holds.lines
-        and fitting(view.snapshot, question.pod, rows).all()
-    ):
+    plain = known and not settings.trust_scheduler and not view.holds.lines
+    if plain and fitting(view.snapshot, question.pod, rows).all():
         return FilterAnswer(np.arange(len(rows), dtype=np.intp), (), rows, view.snapshot.table)
     reasons, codes = _judged(view, question.pod, rows, settings)
     stays = np.array([settings.keeps(reason) for reason in reasons], dtype=np.bool_)[codes]
