@@ -36,6 +36,8 @@ __all__ = ["Access", "ApiClient", "Configuration", "Stream"]
 
 _CONNECT_SECONDS: Final = 10.0
 _CHUNK_BYTES: Final = 2**16
+# As many as there may be request threads (`server.threads`): one that is not kept costs the next bind a handshake.
+_KEPT_CONNECTIONS: Final = 256
 _SHOWN: Final = 400
 _HEADERS: Final = {"Accept": "application/json", "Content-Type": "application/json", "User-Agent": "gpu-extender"}
 _STATUS: Final = msgspec.json.Decoder(RawStatus)
@@ -99,6 +101,7 @@ class Access:
         except (ConfigException, OSError, yaml.YAMLError, ValueError, TypeError, KeyError) as error:
             raise ClusterError(f"{self}: {_one_line(error)}") from error
         found.retries = False
+        found.connection_pool_maxsize = _KEPT_CONNECTIONS
         return found
 
     def __str__(self) -> str:

@@ -13,10 +13,15 @@ from urllib.parse import urlencode
 
 import urllib3
 
+from tests.e2e.clienttls import client_context
+
 Manifest = dict[str, Any]
 
 CONNECTIONS: Final = 8
 """Requests under way at a time in `Api.many`; more do not make one API server on two cores faster."""
+
+_KEPT: Final = 4 * CONNECTIONS
+"""More than are ever in use at a time, watches, kubelets and `many` from several threads included."""
 
 _MERGE_PATCH: Final = "application/merge-patch+json"
 _STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
@@ -38,7 +43,8 @@ class Api:
         self._pool = urllib3.HTTPSConnectionPool(
             "127.0.0.1",
             port,
-            maxsize=CONNECTIONS,
+            maxsize=_KEPT,
+            ssl_context=client_context(),
             ca_certs=str(ca_file),
             headers={"Authorization": f"Bearer {token}", "Accept": "application/json"},
             retries=False,
@@ -110,8 +116,10 @@ class Api:
             "GET", _with_query(path, query), preload_content=False, timeout=urllib3.Timeout(connect=10, read=None)
         )
         if answer.status != HTTPStatus.OK:
-            text = answer.read()
-            raise ApiError(answer.status, _message(text))
+            try:
+                raise ApiError(answer.status, _message(answer.read()))
+            finally:
+                answer.close()
         return Watch(answer)
 
 

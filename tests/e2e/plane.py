@@ -23,6 +23,7 @@ from typing import Final, Self
 import urllib3
 
 from tests.e2e.api import Api, ApiError, Manifest
+from tests.e2e.clienttls import client_context
 from tests.e2e.controlplane import build, releases
 from tests.e2e.processes import LOOPBACK, Ports, Process
 
@@ -236,7 +237,7 @@ class Plane:
 
 
 def _is_healthy(port: int) -> bool:
-    anyone = ssl.create_default_context()
+    anyone = client_context()
     anyone.check_hostname = False
     anyone.verify_mode = ssl.CERT_NONE
     connection = http.client.HTTPSConnection(LOOPBACK, port, timeout=5, context=anyone)
