@@ -1,0 +1,81 @@
+"""Gangs: pods that start together or not at all, and whether a gang may start. The one home of that rule.
+
+A gang is all pods of one ``GroupRef`` (namespace and name; see ``kube/annotations.py`` for the markers). Those that
+wait are placed all or not at all. It may start when the members that wait and those that run make up the size its
+marker promises; where no size is promised, the members present are the gang, so that none of them may be gated.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from extender.packing.snapshot import Snapshot
+from extender.packing.types import GroupRef, PodInfo
+
+GangKey = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """One gang as a plan sees it.
+
+    Attributes:
+        name: ``namespace/name``.
+        members: the pods to place, in the order given.
+        running: members that hold a node.
+        gated: members that wait behind a scheduling gate.
+        size: members that must be there, None when no marker says.
+    """
+
+    name: str
+    members: tuple[PodInfo, ...]
+    running: int = 0
+    gated: int = 0
+    size: int | None = None
+
+    @property
+    def missing(self) -> int:
+        """Return how many members there should be and are not."""
+        return max(0, (self.size or 0) - self.running - len(self.members))
+
+    @property
+    def ready(self) -> bool:
+        """Tell whether the gang may start if there is room."""
+        return not self.missing and (self.size is not None or not self.gated)
+
+
+def gang_key(group: GroupRef) -> GangKey:
+    """Return what tells gangs apart: members may promise different sizes."""
+    return (group.namespace, group.name)
+
+
+def gangs_of(snapshot: Snapshot, pods: Iterable[PodInfo]) -> dict[GangKey, Gang]:
+    """Return the gangs of the pods that are to be placed; the snapshot says who else belongs to them."""
+    members: dict[GangKey, list[PodInfo]] = defaultdict(list)
+    for pod in pods:
+        if pod.group is not None:
+            members[gang_key(pod.group)].append(pod)
+    others: dict[GangKey, list[PodInfo]] = defaultdict(list)
+    for pod in _grouped(snapshot) if members else ():
+        if pod.group is not None and (key := gang_key(pod.group)) in members:
+            others[key].append(pod)
+    return {key: _gang(group, others[key]) for key, group in members.items()}
+
+
+def _grouped(snapshot: Snapshot) -> Iterator[PodInfo]:
+    for group in (*snapshot.pods, *snapshot.orphans.values(), snapshot.pending.values()):
+        yield from (pod for pod in group if pod.group is not None)
+
+
+def _gang(members: list[PodInfo], others: list[PodInfo]) -> Gang:
+    asked = {pod.uid for pod in members}
+    sizes = [p.group.size for p in (*members, *others) if p.group is not None and p.group.size is not None]
+    return Gang(
+        str(members[0].group),
+        tuple(members),
+        running=sum(pod.holds and not pod.terminating and pod.uid not in asked for pod in others),
+        gated=sum(pod.waiting and pod.gated and pod.uid not in asked for pod in others),
+        size=max(sizes, default=None),
+    )
