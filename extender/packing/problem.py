@@ -234,7 +234,7 @@ class _Builder:
         return found
 
     def _free(self, in_gangs: Collection[str]) -> IntMatrix:
-        """Return what is free to plan with: less what nominated pods hold, seated or not, unless their gang is placed."""
+        """Return what is free to plan with: less what nominated pods hold, unless their gang is placed."""
         index = self._snapshot.table.axis.index
         absent = np.full(len(self._snapshot), ABSENT, dtype=np.int64)
         rows = [self._snapshot.free[index[name]] if name in index else absent for name in self._resources]
