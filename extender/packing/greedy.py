@@ -7,7 +7,7 @@ all. Deterministic: every order ends in a row or in a place in the queue. No sea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,6 +46,13 @@ class Fill:
         else:
             self.placed[at].pop(row, None)
 
+    def keep(self, at: int, row: int, count: int) -> None:
+        """Place up to ``count`` pods of a class on one row: as many as may run there and have room."""
+        if self.problem.masks[self.problem.classes[at].mask, row]:
+            count = min(count, self.room(at, row), len(self.problem.classes[at]) - self.count(at))
+            if count > 0:
+                self.put(at, row, count)
+
     def place(self, at: int, count: int, rows: BoolVector | None = None) -> int:
         """Place up to ``count`` pods of a class by best fit, on some rows only if given; return how many."""
         group = self.problem.classes[at]
@@ -59,6 +66,11 @@ class Fill:
         for row, take in zip(candidates[takes > 0].tolist(), takes[takes > 0].tolist(), strict=True):
             self.put(at, row, take)
         return int(takes[takes > 0].sum())
+
+    def room(self, at: int, row: int) -> int:
+        """Return for how many pods of a class there is room on a row, whatever its mask says."""
+        wanted = [(r, amount) for r, amount in enumerate(self.problem.classes[at].requests) if amount > 0]
+        return max(0, min(int(self.free[r, row]) // amount for r, amount in wanted))
 
     def _room(self, group: QueueClass, rows: BoolVector | None) -> tuple[IntVector, IntVector]:
         """Return the rows with room for at least one pod of a class, and for how many each."""
@@ -127,11 +139,8 @@ def greedy(problem: PackingProblem, kept: Iterable[tuple[int, int, int]] = ()) -
         kept: (class, row, count) to place first where there is still room: what an earlier plan said.
     """
     fill = Fill.empty(problem)
-    rows = np.zeros(len(problem), dtype=np.bool_)
     for at, row, count in kept:
-        rows[row] = True
-        fill.place(at, count, rows)
-        rows[row] = False
+        fill.keep(at, row, count)
     _drop_broken_gangs(fill)
     for unit in units(problem):
         place_unit(fill, unit)
@@ -147,13 +156,3 @@ def _drop_broken_gangs(fill: Fill) -> None:
         if group.gang >= 0 and not complete[group.gang]:
             for row, count in list(fill.placed[at].items()):
                 fill.put(at, row, -count)
-
-
-def pods_by_row(problem: PackingProblem, layout: Layout) -> Mapping[str, int]:
-    """Return uid -> row for a layout; of a class the pods that have waited longest go first."""
-    found: dict[str, int] = {}
-    for group, rows in zip(problem.classes, layout, strict=True):
-        uids = iter(group.uids)
-        for row, count in rows:
-            found.update((next(uids), row) for _ in range(count))
-    return found

@@ -79,9 +79,9 @@ class Level:
     priority: int = 0
 
     @property
-    def sign(self) -> int:
-        """Return 1 where more is better, -1 where less is."""
-        return 1 if self.goal in (Goal.GPUS, Goal.OTHERS) else -1
+    def counts_pods(self) -> bool:
+        """Tell whether it is about what is placed, so that more is better; the others count nodes, less is better."""
+        return self.goal in {Goal.GPUS, Goal.OTHERS}
 
 
 Layout = tuple[tuple[tuple[int, int], ...], ...]
@@ -101,7 +101,7 @@ class PackingProblem:
         gangs: those that may start; their classes are placed all or not at all.
         unused: bool [row], GPU nodes of which no GPU is held.
         gpus_free, gpus_total: int64 [row], GPUs of all resources that count exclusive devices; free is 0 or more.
-        seated: uid -> row of the pods that are placed beforehand.
+        seated: uid -> row of the pods that are placed beforehand; ``seated_gpus`` uid -> what they ask for.
         waiting_gangs: gangs that may not start; their pods are in no class.
     """
 
@@ -115,6 +115,7 @@ class PackingProblem:
     gpus_free: IntVector
     gpus_total: IntVector
     seated: Mapping[str, int] = field(default_factory=dict)
+    seated_gpus: Mapping[str, int] = field(default_factory=dict)
     waiting_gangs: Mapping[str, Gang] = field(default_factory=dict)
 
     @classmethod
@@ -148,7 +149,8 @@ class PackingProblem:
         """Return what a layout is worth, one integer per level; negative where less is better."""
         placed = [sum(count for _, count in rows) for rows in layout]
         taken = self.gpus_taken(layout)
-        return tuple(level.sign * self._worth(level, placed, taken) for level in self.levels)
+        worth = [(level, self._worth(level, placed, taken)) for level in self.levels]
+        return tuple(amount if level.counts_pods else -amount for level, amount in worth)
 
     def gpus_taken(self, layout: Layout) -> IntVector:
         """Return int64 [row], the whole GPUs that a layout places per row."""
@@ -222,6 +224,7 @@ class _Builder:
             gpus_free=frozen(np.maximum(gpus_free, 0)),
             gpus_total=frozen(total),
             seated=seated,
+            seated_gpus={uid: self._snapshot.pending[uid].gpu.count for uid in seated},
             waiting_gangs={gang.name: gang for gang in gangs.values() if not gang.ready},
         )
 

@@ -1,0 +1,173 @@
+"""The pattern LP by column generation: prices of shapes per type, a bound that is proved, and the columns worth having.
+
+The LP chooses how many rows of each state take which pattern, and how many pods of each class go to which type. Its
+dual gives every shape a price per type. A bound does not need the LP to be solved, or solved accurately: for *any*
+prices ``p >= 0`` and multipliers ``m >= 0`` of the levels already fixed at values V,
+
+    bound = sum over states of rows * max over patterns that fit of (price of the pattern - cost of opening)
+          + sum over classes of pods * max over types of (worth + m * GPUs - price of its shape)  - sum of m * V
+
+is an upper bound of the level (weak duality), so it is computed in integers from prices rounded to 2^-20. A gang counts
+with the sum over its classes, or 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from ortools.linear_solver import pywraplp
+
+from extender.packing.patterns import Patterns
+from extender.packing.problem import Goal, Level
+from extender.packing.reduction import Reduction
+
+Column = tuple[int, int]
+"""(state, pattern)."""
+
+SCALE: Final = 1 << 20
+_WORTH_ADDING: Final = 1e-6
+MAX_ROUNDS: Final = 60
+
+
+@dataclass
+class Pool:
+    """The columns found so far; it grows from level to level."""
+
+    patterns: Patterns
+    columns: dict[Column, None] = field(default_factory=dict)
+
+    def add(self, columns: Iterable[Column]) -> None:
+        """Add columns."""
+        self.columns.update(dict.fromkeys(columns))
+
+
+class PriceProblem:
+    """One level as an LP over the columns of a pool."""
+
+    def __init__(self, reduction: Reduction, pool: Pool, level: Level, fixed: Sequence[tuple[Level, int]]) -> None:
+        self._reduction, self._pool, self._patterns = reduction, pool, pool.patterns
+        self._problem = reduction.problem
+        self._level, self._fixed = level, fixed
+        self._types = {at: reduction.types_of(at).tolist() for at in reduction.gpu_classes}
+        self._build()
+
+    # -- the LP ------------------------------------------------------------------------------------------------
+
+    def _build(self) -> None:
+        self._lp = pywraplp.Solver.CreateSolver("GLOP")
+        lp, shapes = self._lp, self._patterns.shapes
+        infinity = lp.infinity()
+        self._objective = lp.Objective()
+        self._objective.SetMaximization()
+        self._links = {
+            (kind, shape): lp.Constraint(-infinity, 0.0)
+            for kind in range(self._reduction.types)
+            for shape in range(len(shapes.up))
+        }
+        self._rooms = [lp.Constraint(-infinity, float(size)) for size in self._patterns.states.sizes]
+        self._floors = [lp.Constraint(float(value), infinity) for _, value in self._fixed]
+        self._add_pods()
+        self._variables: dict[Column, pywraplp.Variable] = {}
+        for column in self._pool.columns:
+            self._add_column(column)
+
+    def _add_pods(self) -> None:
+        lp, classes = self._lp, self._problem.classes
+        gangs = {gang: lp.NumVar(0.0, 1.0, "") for gang in self._reduction.gangs()}
+        for at, kinds in self._types.items():
+            group = classes[at]
+            supply = lp.Constraint(0.0 if group.gang >= 0 else -lp.infinity(), 0.0 if group.gang >= 0 else len(group))
+            if group.gang >= 0:
+                supply.SetCoefficient(gangs[group.gang], -float(len(group)))
+            for kind in kinds:
+                variable = lp.NumVar(0.0, lp.infinity(), "")
+                supply.SetCoefficient(variable, 1.0)
+                self._links[kind, self._patterns.shapes.of_class[at]].SetCoefficient(variable, 1.0)
+                self._objective.SetCoefficient(variable, float(self._worth(at, self._level)))
+                for (level, _), floor in zip(self._fixed, self._floors, strict=True):
+                    floor.SetCoefficient(variable, float(self._worth(at, level)))
+
+    def _add_column(self, column: Column) -> None:
+        state, pattern = column
+        kind = int(self._patterns.states.kind[state])
+        variable = self._lp.NumVar(0.0, self._lp.infinity(), "")
+        self._variables[column] = variable
+        self._rooms[state].SetCoefficient(variable, 1.0)
+        for shape in np.flatnonzero(self._patterns.counts[pattern]).tolist():
+            self._links[kind, shape].SetCoefficient(variable, -float(self._patterns.counts[pattern, shape]))
+        if self._level.goal is Goal.OPENED and self._patterns.states.unused[state]:
+            self._objective.SetCoefficient(variable, -1.0)
+
+    def _worth(self, at: int, level: Level) -> int:
+        group = self._problem.classes[at]
+        return group.gpus if level.goal is Goal.GPUS and level.priority == group.priority else 0
+
+    # -- column generation -------------------------------------------------------------------------------------
+
+    def solve(self, target: int) -> int:
+        """Generate columns until none improves, or until the bound is down to ``target``; return the best bound."""
+        best: int | None = None
+        for _ in range(MAX_ROUNDS):
+            if self._lp.Solve() != pywraplp.Solver.OPTIMAL:
+                break
+            prices, multipliers = self._dual()
+            bound = self._bound(prices, multipliers)
+            best = bound if best is None else min(best, bound)
+            if best <= target or not self._price(prices):
+                break
+        trivial = sum(self._worth(at, self._level) * len(self._problem.classes[at]) for at in self._types)
+        return trivial if best is None else min(best, trivial)
+
+    def _dual(self) -> tuple[np.ndarray, list[int]]:
+        """Return the prices int64 [type, shape] and the multipliers, times SCALE; never negative."""
+        prices = np.zeros((self._reduction.types, len(self._patterns.shapes.up)), dtype=np.int64)
+        for (kind, shape), link in self._links.items():
+            prices[kind, shape] = max(0, round(link.dual_value() * SCALE))
+        return prices, [max(0, round(-floor.dual_value() * SCALE)) for floor in self._floors]
+
+    def _bound(self, prices: np.ndarray, multipliers: list[int]) -> int:
+        loose = self._patterns.loose
+        value = self._patterns.counts @ prices.T  # [pattern, type]
+        best = np.where(loose.fits, value.T[loose.kind], 0).max(axis=1)
+        if self._level.goal is Goal.OPENED:
+            best = np.maximum(best - SCALE * loose.unused, 0)
+        total = int((best * loose.sizes).sum())
+        total += sum(self._gains(prices, multipliers))
+        total -= sum(m * value for m, (_, value) in zip(multipliers, self._fixed, strict=True))
+        return total // SCALE
+
+    def _gains(self, prices: np.ndarray, multipliers: list[int]) -> list[int]:
+        """Return what the pods of each class or gang gain at the prices, times SCALE."""
+        singles, gangs = [], dict[int, int]()
+        for at, kinds in self._types.items():
+            group = self._problem.classes[at]
+            worth = self._worth(at, self._level) * SCALE
+            worth += sum(m * self._worth(at, level) for m, (level, _) in zip(multipliers, self._fixed, strict=True))
+            gain = len(group) * (worth - int(prices[kinds, self._patterns.shapes.of_class[at]].min()))
+            if group.gang < 0:
+                singles.append(max(0, gain))
+            else:
+                gangs[group.gang] = gangs.get(group.gang, 0) + gain
+        return [*singles, *(max(0, gain) for gain in gangs.values())]
+
+    def _price(self, prices: np.ndarray) -> bool:
+        """Add for each state the pattern worth most; return whether any was worth adding."""
+        states = self._patterns.states
+        # Of patterns worth the same the one with the most pods: it leaves the least for another round.
+        value = (self._patterns.counts @ prices.T) / SCALE + 1e-9 * self._patterns.counts.sum(axis=1)[:, None]
+        worth = np.where(states.fits, value.T[states.kind], -1.0)
+        best = worth.argmax(axis=1)
+        rents = np.array([room.dual_value() for room in self._rooms])
+        costs = states.unused * (1.0 if self._level.goal is Goal.OPENED else 0.0)
+        gains = worth[np.arange(len(states)), best] - costs - rents
+        found = False
+        for state in np.flatnonzero(gains > _WORTH_ADDING).tolist():
+            column = (state, int(best[state]))
+            if column not in self._pool.columns:
+                self._pool.columns[column] = None
+                self._add_column(column)
+                found = True
+        return found
