@@ -16,7 +16,8 @@ import click
 
 import extender
 from extender import demo as demonstration
-from extender import intree, reports, schedulerconfig, simulate, synthetic, tables
+from extender import intree, reports, schedulerconfig, simulate, synthetic, tables, whatif
+from extender.cli_plan import plan_command
 from extender.clitools import (
     cluster_option,
     config_option,
@@ -34,6 +35,7 @@ from extender.dump import ClusterDump, read_pods
 from extender.errors import ExtenderError, InputError
 from extender.kube.gpurules import GpuRules
 from extender.packing.policies import REGISTRY
+from extender.packing.problem import queue_order
 from extender.packing.snapshot import Snapshot
 from extender.packing.types import PodInfo
 from extender.scoring import make_policy
@@ -134,7 +136,7 @@ def fit(
 def _asked_pods(pods: Sequence[PodInfo], name: str | None) -> Sequence[PodInfo]:
     if name is not None:
         return _named(pods, name)
-    return sorted((pod for pod in pods if pod.waiting and pod.gpu.count), key=simulate.queue_order)
+    return sorted((pod for pod in pods if pod.waiting and pod.gpu.count), key=queue_order)
 
 
 def _named(pods: Sequence[PodInfo], name: str | None) -> Sequence[PodInfo]:
@@ -200,7 +202,7 @@ def _arriving(
 ) -> tuple[list[PodInfo], tuple[str, ...]]:
     if arrivals is None and not queue:
         raise InputError("simulate needs --arrivals FILE, or --queue to take the dump's pending pods")
-    waiting = sorted((p for p in dump.pods if p.waiting and not p.gated), key=simulate.queue_order) if queue else []
+    waiting = whatif.queued(dump.pods) if queue else []
     if arrivals is None:
         return waiting, ()
     given = read_pods([read_source(arrivals)], rules)
@@ -210,6 +212,9 @@ def _arriving(
 def _start(dump: ClusterDump, *, queue: bool) -> Snapshot:
     """Return the cluster before the first arrival: pending pods hold nominations only when they take part."""
     return Snapshot.of(dump.nodes, (pod for pod in dump.pods if queue or pod.holds))
+
+
+cli.add_command(plan_command)
 
 
 @cli.group()

@@ -18,7 +18,9 @@ import numpy as np
 from extender import intree
 from extender.packing.fit import Verdicts, filter_nodes
 from extender.packing.framework import Policy, Rows, Scores, run_score
+from extender.packing.gangs import Gang, GangKey, gang_key, gangs_of, waiting_text
 from extender.packing.mix import PodClass
+from extender.packing.problem import queue_order
 from extender.packing.snapshot import Snapshot
 from extender.packing.types import Phase, PodInfo
 
@@ -112,6 +114,23 @@ class KubeScheduler:
 
     def schedule(self, pod: PodInfo) -> Placement:
         """Run one scheduling cycle and assume the pod where it goes."""
+        return self._bound(self._cycle(pod))
+
+    def schedule_gang(self, gang: Gang) -> list[Placement]:
+        """Run a cycle for every member; they are bound when all have a node, else none is (coscheduling's Permit)."""
+        if not gang.ready:
+            return [Placement(pod, None, waiting_text(gang)) for pod in gang.members]
+        before = self.snapshot, self._used.copy()
+        placements: list[Placement] = []
+        for pod in gang.members:
+            placements.append(self._cycle(pod))
+            if placements[-1].node is None:
+                self.snapshot, self._used = before
+                why = f"group {gang.name} starts as a whole or not at all; {pod.key}: {placements[-1].reason}"
+                return [Placement(member, None, why) for member in gang.members]
+        return [self._bound(placement) for placement in placements]
+
+    def _cycle(self, pod: PodInfo) -> Placement:
         verdicts = filter_nodes(self.snapshot, pod)
         rows = self._sample(np.flatnonzero(verdicts.fits))
         if len(rows) and self.extender is not None:
@@ -150,9 +169,13 @@ class KubeScheduler:
         bound = replace(pod, node_name=name, phase=Phase.RUNNING, nominated_node="")
         self._used[:, row] += intree.nonzero_request(pod)
         self.snapshot = self.snapshot.without_pod(pod).with_pod(bound)
-        if self.extender is not None:
-            self.extender.bind(pod, name)
         return Placement(bound, name)
+
+    def _bound(self, placement: Placement) -> Placement:
+        """Tell the extender of a placement that stands."""
+        if self.extender is not None and placement.node is not None:
+            self.extender.bind(placement.pod, placement.node)
+        return placement
 
 
 def unschedulable_text(verdicts: Verdicts) -> str:
@@ -162,20 +185,28 @@ def unschedulable_text(verdicts: Verdicts) -> str:
     return f"0/{len(verdicts.codes)} nodes are available: {grouped}." if counts else "no node is known"
 
 
-def queue_order(pod: PodInfo) -> tuple[int, float, str]:
-    """Return the key of PrioritySort: higher priority first, then older, then by uid."""
-    return (-pod.priority, pod.created, pod.uid)
-
-
 def schedule_all(
     scheduler: KubeScheduler, pods: Iterable[PodInfo], seen: Callable[[Placement], None] = lambda _: None
 ) -> list[Placement]:
-    """Schedule pods one after the other in the order given, each tried once."""
-    placements = []
-    for pod in pods:
-        placements.append(scheduler.schedule(pod))
-        seen(placements[-1])
-    return placements
+    """Schedule pods one after the other in the order given, each tried once; a gang when its last member has come."""
+    queue = list(pods)
+    gangs = gangs_of(scheduler.snapshot, queue)
+    last = {key: gang.members[-1].uid for key, gang in gangs.items()}
+    placements: dict[str, Placement] = {}
+    for pod in queue:
+        for placement in _arrive(scheduler, pod, gangs, last):
+            placements[placement.pod.uid] = placement
+            seen(placement)
+    return [placements[pod.uid] for pod in queue]
+
+
+def _arrive(
+    scheduler: KubeScheduler, pod: PodInfo, gangs: Mapping[GangKey, Gang], last: Mapping[GangKey, str]
+) -> list[Placement]:
+    if pod.group is None:
+        return [scheduler.schedule(pod)]
+    key = gang_key(pod.group)
+    return scheduler.schedule_gang(gangs[key]) if last[key] == pod.uid else []
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from extender.packing.plan import JointPlan, Status
+from extender.packing.problem import Goal
+from extender.plan_report import PlanReport
 from extender.reports import SIZES, FitReport, FitRow, GpuRow, GpusReport, ModelRow
 from extender.simulation_report import SimulationReport, SimulationSummary
 
@@ -135,6 +138,31 @@ def render_simulation(report: SimulationReport) -> RenderableType:
 def _placed(total: SimulationSummary) -> str:
     pods = f"{total['placed']} of {total['arrived']} pods placed"
     return f"{pods}, {total['gpus_placed']} of {total['gpus_arrived']} GPUs asked for."
+
+
+# ---------------------------------------------------------------- plan
+
+
+def render_plan(report: PlanReport, plan: JointPlan) -> RenderableType:
+    """Return the report of `plan` as a table in the order of the queue, with what is proved below."""
+    if not report["placements"]:
+        return Text("No pod is waiting to be placed.")
+    table = _table("POD", "NODE", "WHY NOT")
+    for row in report["placements"]:
+        table.add_row(row["pod"], row["node"] or Text("-", style="red"), row["reason"])
+    pods = f"{report['placed']} of {len(report['placements'])} pods placed, {report['placed_gpus']} GPUs"
+    if plan.status is Status.OPTIMAL:
+        proof = "proved: no plan places more, higher priorities first"
+    else:
+        proof = f"proved: no plan places more than {report['bound']} (gap {plan.gap:.2%})"
+    return Group(table, f"{pods}; {proof}.", *_nodes_opened(plan))
+
+
+def _nodes_opened(plan: JointPlan) -> Iterator[str]:
+    for reached in plan.reached:
+        if reached.level.goal is Goal.OPENED and (reached.value or reached.bound):
+            least = "no such plan opens fewer" if reached.proven else f"at least {reached.bound} must be"
+            yield f"{reached.value} unused GPU nodes opened; {least}."
 
 
 # ---------------------------------------------------------------- both

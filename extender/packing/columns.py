@@ -49,9 +49,8 @@ class PriceProblem:
 
     def __init__(self, reduction: Reduction, pool: Pool, level: Level, fixed: Sequence[tuple[Level, int]]) -> None:
         self._reduction, self._pool, self._patterns = reduction, pool, pool.patterns
-        self._problem = reduction.problem
         self._level, self._fixed = level, fixed
-        self._types = {at: reduction.types_of(at).tolist() for at in reduction.gpu_classes}
+        self._bundles = reduction.bundles(pool.patterns.shapes.of_class)
         self._build()
 
     # -- the LP ------------------------------------------------------------------------------------------------
@@ -75,20 +74,21 @@ class PriceProblem:
             self._add_column(column)
 
     def _add_pods(self) -> None:
-        lp, classes = self._lp, self._problem.classes
+        lp = self._lp
         gangs = {gang: lp.NumVar(0.0, 1.0, "") for gang in self._reduction.gangs()}
-        for at, kinds in self._types.items():
-            group = classes[at]
-            supply = lp.Constraint(0.0 if group.gang >= 0 else -lp.infinity(), 0.0 if group.gang >= 0 else len(group))
-            if group.gang >= 0:
-                supply.SetCoefficient(gangs[group.gang], -float(len(group)))
-            for kind in kinds:
+        for bundle in self._bundles:
+            if bundle.gang < 0:
+                supply = lp.Constraint(-lp.infinity(), float(bundle.pods))
+            else:
+                supply = lp.Constraint(0.0, 0.0)
+                supply.SetCoefficient(gangs[bundle.gang], -float(bundle.pods))
+            for kind in bundle.types:
                 variable = lp.NumVar(0.0, lp.infinity(), "")
                 supply.SetCoefficient(variable, 1.0)
-                self._links[kind, self._patterns.shapes.of_class[at]].SetCoefficient(variable, 1.0)
-                self._objective.SetCoefficient(variable, float(self._worth(at, self._level)))
+                self._links[kind, bundle.shape].SetCoefficient(variable, 1.0)
+                self._objective.SetCoefficient(variable, float(bundle.worth(self._level)))
                 for (level, _), floor in zip(self._fixed, self._floors, strict=True):
-                    floor.SetCoefficient(variable, float(self._worth(at, level)))
+                    floor.SetCoefficient(variable, float(bundle.worth(level)))
 
     def _add_column(self, column: Column) -> None:
         state, pattern = column
@@ -100,10 +100,6 @@ class PriceProblem:
             self._links[kind, shape].SetCoefficient(variable, -float(self._patterns.counts[pattern, shape]))
         if self._level.goal is Goal.OPENED and self._patterns.states.unused[state]:
             self._objective.SetCoefficient(variable, -1.0)
-
-    def _worth(self, at: int, level: Level) -> int:
-        group = self._problem.classes[at]
-        return group.gpus if level.goal is Goal.GPUS and level.priority == group.priority else 0
 
     # -- column generation -------------------------------------------------------------------------------------
 
@@ -118,7 +114,7 @@ class PriceProblem:
             best = bound if best is None else min(best, bound)
             if best <= target or not self._price(prices):
                 break
-        trivial = sum(self._worth(at, self._level) * len(self._problem.classes[at]) for at in self._types)
+        trivial = sum(bundle.worth(self._level) * bundle.pods for bundle in self._bundles)
         return trivial if best is None else min(best, trivial)
 
     def _dual(self) -> tuple[np.ndarray, list[int]]:
@@ -142,15 +138,14 @@ class PriceProblem:
     def _gains(self, prices: np.ndarray, multipliers: list[int]) -> list[int]:
         """Return what the pods of each class or gang gain at the prices, times SCALE."""
         singles, gangs = [], dict[int, int]()
-        for at, kinds in self._types.items():
-            group = self._problem.classes[at]
-            worth = self._worth(at, self._level) * SCALE
-            worth += sum(m * self._worth(at, level) for m, (level, _) in zip(multipliers, self._fixed, strict=True))
-            gain = len(group) * (worth - int(prices[kinds, self._patterns.shapes.of_class[at]].min()))
-            if group.gang < 0:
+        for bundle in self._bundles:
+            worth = bundle.worth(self._level) * SCALE
+            worth += sum(m * bundle.worth(level) for m, (level, _) in zip(multipliers, self._fixed, strict=True))
+            gain = bundle.pods * (worth - int(prices[list(bundle.types), bundle.shape].min()))
+            if bundle.gang < 0:
                 singles.append(max(0, gain))
             else:
-                gangs[group.gang] = gangs.get(group.gang, 0) + gain
+                gangs[bundle.gang] = gangs.get(bundle.gang, 0) + gain
         return [*singles, *(max(0, gain) for gain in gangs.values())]
 
     def _price(self, prices: np.ndarray) -> bool:

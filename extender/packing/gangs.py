@@ -46,6 +46,16 @@ class Gang:
         return not self.missing and (self.size is not None or not self.gated)
 
 
+def waiting_text(gang: Gang) -> str:
+    """Return why a gang that is not ready may not start."""
+    head = f"group {gang.name} starts as a whole or not at all"
+    if gang.missing:
+        there = f"{len(gang.members)} wait" + (f", {gang.running} run" if gang.running else "")
+        gated = f", {gang.gated} are gated" if gang.gated else ""
+        return f"{head}: of {gang.size} members {there}{gated}"
+    return f"{head}: {gang.gated} of its members {'is' if gang.gated == 1 else 'are'} gated"
+
+
 def gang_key(group: GroupRef) -> GangKey:
     """Return what tells gangs apart: members may promise different sizes."""
     return (group.namespace, group.name)

@@ -46,12 +46,14 @@ class Fill:
         else:
             self.placed[at].pop(row, None)
 
-    def keep(self, at: int, row: int, count: int) -> None:
-        """Place up to ``count`` pods of a class on one row: as many as may run there and have room."""
-        if self.problem.masks[self.problem.classes[at].mask, row]:
-            count = min(count, self.room(at, row), len(self.problem.classes[at]) - self.count(at))
-            if count > 0:
-                self.put(at, row, count)
+    def keep(self, at: int, row: int, count: int) -> int:
+        """Place up to ``count`` pods of a class on one row: as many as are left, may run there and have room."""
+        group = self.problem.classes[at]
+        take = min(count, self._room_on(group, row), len(group) - self.count(at))
+        if take <= 0 or not self.problem.masks[group.mask, row]:
+            return 0
+        self.put(at, row, take)
+        return take
 
     def place(self, at: int, count: int, rows: BoolVector | None = None) -> int:
         """Place up to ``count`` pods of a class by best fit, on some rows only if given; return how many."""
@@ -67,10 +69,14 @@ class Fill:
             self.put(at, row, take)
         return int(takes[takes > 0].sum())
 
-    def room(self, at: int, row: int) -> int:
-        """Return for how many pods of a class there is room on a row, whatever its mask says."""
-        wanted = [(r, amount) for r, amount in enumerate(self.problem.classes[at].requests) if amount > 0]
-        return max(0, min(int(self.free[r, row]) // amount for r, amount in wanted))
+    def _room_on(self, group: QueueClass, row: int) -> int:
+        return min(int(self.free[at, row]) // amount for at, amount in enumerate(group.requests) if amount > 0)
+
+    def place_any(self, classes: Iterable[int], count: int, rows: BoolVector) -> None:
+        """Place up to ``count`` pods of several classes by best fit, the first classes first."""
+        for at in classes:
+            if (take := min(count, len(self.problem.classes[at]) - self.count(at))) > 0:
+                count -= self.place(at, take, rows)
 
     def _room(self, group: QueueClass, rows: BoolVector | None) -> tuple[IntVector, IntVector]:
         """Return the rows with room for at least one pod of a class, and for how many each."""
@@ -144,6 +150,20 @@ def greedy(problem: PackingProblem, kept: Iterable[tuple[int, int, int]] = ()) -
     _drop_broken_gangs(fill)
     for unit in units(problem):
         place_unit(fill, unit)
+    return fill.layout()
+
+
+def one_by_one(problem: PackingProblem, uids: Iterable[str]) -> Layout:
+    """Place by best fit in the order given, as a scheduler does that looks at one pod (or gang) at a time."""
+    class_of = {uid: at for at, group in enumerate(problem.classes) for uid in group.uids}
+    gangs = {problem.classes[unit[0]].gang: unit for unit in units(problem) if problem.classes[unit[0]].gang >= 0}
+    fill = Fill.empty(problem)
+    for at in (class_of[uid] for uid in uids if uid in class_of):
+        gang = problem.classes[at].gang
+        if gang < 0:
+            fill.place(at, 1)
+        elif unit := gangs.pop(gang, None):
+            place_unit(fill, unit)
     return fill.layout()
 
 

@@ -17,7 +17,7 @@ from extender.packing.greedy import Fill
 from extender.packing.lexicographic import Budget, IntegerModel, Result
 from extender.packing.patterns import Patterns, pattern_of_row
 from extender.packing.problem import Goal, Layout, Level
-from extender.packing.reduction import Reduction
+from extender.packing.reduction import Bundle, Reduction
 from extender.packing.typecounts import gpus_placed, pods_per_type
 
 
@@ -41,7 +41,8 @@ class Patternwise:
         self._reduction, self._problem, self._patterns = reduction, reduction.problem, patterns
         self._integers = IntegerModel()
         self._taken = self._problem.gpus_taken(hint)
-        self._count = pods_per_type(self._integers, reduction, hint)
+        bundles = reduction.bundles(patterns.shapes.of_class)
+        self._count = pods_per_type(self._integers, reduction, bundles, hint)
         self._columns = self._column_variables(columns, hint)
         self._link()
 
@@ -68,55 +69,55 @@ class Patternwise:
         return found
 
     def _link(self) -> None:
-        counts, states, shapes = self._patterns.counts, self._patterns.states, self._patterns.shapes
+        counts, states = self._patterns.counts, self._patterns.states
         supply: dict[tuple[int, int], list[cp_model.LinearExprT]] = {}
         for (state, pattern), variable in self._columns.items():
             for shape in np.flatnonzero(counts[pattern]).tolist():
                 supply.setdefault((int(states.kind[state]), shape), []).append(int(counts[pattern, shape]) * variable)
         demand: dict[tuple[int, int], list[cp_model.IntVar]] = {}
-        for (at, kind), variable in self._count.items():
-            demand.setdefault((kind, shapes.of_class[at]), []).append(variable)
+        for (bundle, kind), variable in self._count.items():
+            demand.setdefault((kind, bundle.shape), []).append(variable)
         for key, variables in demand.items():
             self._integers.model.add(sum(variables) <= sum(supply.get(key, [])))
 
     def _goal(self, level: Level) -> cp_model.LinearExprT:
         if level.goal is Goal.OPENED:
             return -sum(v for (state, _), v in self._columns.items() if self._patterns.states.unused[state])
-        return gpus_placed(self._problem, self._count, level)
+        return gpus_placed(self._count, level)
 
     def _layout(self, result: Result) -> Layout:
         """Deal the pods out to rows: of each state, first the rows that the hint uses."""
         fill = Fill.empty(self._problem)
-        left = {key: result.value(variable) for key, variable in self._count.items()} if result.values else {}
-        unused_rows = {state: self._row_order(state) for state in range(len(self._patterns.states))}
-        by_shape: dict[tuple[int, int], list[int]] = {}
-        for at, kind in left:
-            by_shape.setdefault((kind, self._patterns.shapes.of_class[at]), []).append(at)
+        left: dict[tuple[int, int], list[tuple[Bundle, int]]] = {}
+        for (bundle, kind), variable in self._count.items() if result.values else ():
+            left.setdefault((kind, bundle.shape), []).append((bundle, result.value(variable)))
+        rows = {state: self._row_order(state) for state in range(len(self._patterns.states))}
         for (state, pattern), variable in self._columns.items() if result.values else ():
             kind, counts = int(self._patterns.states.kind[state]), self._patterns.counts[pattern]
             for _ in range(result.value(variable)):
-                row = unused_rows[state].pop()
+                row = rows[state].pop()
                 for shape in np.flatnonzero(counts).tolist():
-                    self._deal(
-                        fill, row, int(counts[shape]), [(at, kind) for at in by_shape.get((kind, shape), ())], left
-                    )
+                    left[kind, shape] = _deal(fill, row, int(counts[shape]), left.get((kind, shape), []))
         return fill.layout()
-
-    def _deal(
-        self, fill: Fill, row: int, count: int, keys: list[tuple[int, int]], left: dict[tuple[int, int], int]
-    ) -> None:
-        for key in keys:
-            take = min(count, left[key], fill.room(key[0], row))
-            if take:
-                fill.put(key[0], row, take)
-                left[key] -= take
-                count -= take
 
     def _row_order(self, state: int) -> list[int]:
         """Return the rows of a state, the ones to use first last."""
         rows = self._patterns.states.rows[state]
         ordered: list[int] = rows[np.lexsort((-rows, self._taken[rows]))].tolist()
         return ordered
+
+
+def _deal(fill: Fill, row: int, count: int, left: list[tuple[Bundle, int]]) -> list[tuple[Bundle, int]]:
+    """Place ``count`` pods of one shape on a row, as far as they have room; return what is left of each bundle."""
+    after = []
+    for bundle, pods in left:
+        most = min(count, pods)
+        took = 0
+        for at in bundle.classes if most else ():
+            took += fill.keep(at, row, most - took)
+        count -= took
+        after.append((bundle, pods - took))
+    return after
 
 
 def hinted_columns(patterns: Patterns, layout: Layout) -> dict[int, Column]:

@@ -39,6 +39,10 @@ MANY_COLUMNS: Final = 3000
 """Columns up to which the pattern model is solved over all of them."""
 
 GANGS_EXPLAINED: Final = 20
+"""Gangs without a place for which it is looked up whether they fit together at all; the rest is left open."""
+
+EXPLAINING_SHARE: Final = 0.2
+"""Of the limit, what the look-up for one gang may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,8 @@ class _Search:
         size, simple = variables_of(self.reduction), self.reduction.only_gpus and not self.reduction.sides
         if size <= SMALL or (size <= LARGE and not simple):
             self._take(*Nodewise(self.reduction, self.layout).solve(self._levels, self._budget))
-        wanted = [level for level in self._levels if level.goal in {Goal.GPUS, Goal.OPENED}]
+        goals = {Goal.GPUS, Goal.OPENED} if self.reduction.whole else {Goal.GPUS}
+        wanted = [level for level in self._levels if level.goal in goals]
         if self.reduction.gpu_classes and not self._proven(wanted) and prefix.applies(self.reduction):
             self._take(*prefix.Prefix(self.reduction, self.layout).solve(wanted, self._budget))
         if self.reduction.gpu_classes and not self._proven(wanted):
@@ -239,6 +244,7 @@ def _single_reason(alone: int) -> Why:
 def _gang_reasons(search: _Search, limits: Limits) -> dict[int, Why]:
     """Return why each gang without a place has none; for the first few it is proved whether it fits together."""
     problem, placeable = search.problem, search.reduction.gangs()
+    limits = replace(limits, deterministic_seconds=limits.deterministic_seconds * EXPLAINING_SHARE)
     found: dict[int, Why] = {}
     for at, group in enumerate(problem.classes):
         if group.gang < 0 or group.gang in found or search.layout[at]:

@@ -29,7 +29,7 @@ def applies(reduction: Reduction) -> bool:
     classes = [reduction.problem.classes[at] for at in reduction.gpu_classes]
     sizes = sorted({group.gpus for group in classes})
     chain = all(larger % smaller == 0 for smaller, larger in pairwise(sizes))
-    return chain and len(reduction.gpu_places) == 1 and all(group.whole for group in classes)
+    return chain and len(reduction.gpu_places) == 1 and reduction.whole
 
 
 class Prefix:
@@ -41,7 +41,7 @@ class Prefix:
         self._sizes = sorted({self._problem.classes[at].gpus for at in reduction.gpu_classes}, reverse=True)
         self._integers = IntegerModel()
         self._taken = self._problem.gpus_taken(hint)
-        self._count = pods_per_type(self._integers, reduction, hint)
+        self._count = pods_per_type(self._integers, reduction, reduction.bundles(), hint)
         self._opened: dict[tuple[int, int], cp_model.IntVar] = {}
         for kind in range(reduction.types):
             self._add_type(kind)
@@ -62,9 +62,9 @@ class Prefix:
         partial = self._free[rows[~unused]]
         for size in self._sizes:
             load = sum(
-                self._problem.classes[at].gpus * variable
-                for (at, where), variable in self._count.items()
-                if where == kind and self._problem.classes[at].gpus >= size
+                bundle.gpus * variable
+                for (bundle, where), variable in self._count.items()
+                if where == kind and bundle.gpus >= size
             )
             more = sum(free // size * size * self._opened[kind, free] for free in whole)
             self._integers.model.add(load <= int((partial // size).sum()) * size + more)
@@ -72,7 +72,7 @@ class Prefix:
     def _goal(self, level: Level) -> cp_model.LinearExprT:
         if level.goal is Goal.OPENED:
             return -sum(self._opened.values())
-        return gpus_placed(self._problem, self._count, level)
+        return gpus_placed(self._count, level)
 
     def _layout(self, result: Result) -> Layout:
         """Place what the model says largest first, by best fit: by the rule above it finds room."""
@@ -80,10 +80,9 @@ class Prefix:
         for kind in range(self._reduction.types if result.values else 0):
             rows = self._reduction.type_of_row == kind
             rows &= ~self._problem.unused | self._chosen(kind, result)
-            mine = [(at, result.value(v)) for (at, where), v in self._count.items() if where == kind]
-            for at, count in sorted(mine, key=lambda m: -self._problem.classes[m[0]].gpus):
-                if count:
-                    fill.place(at, count, rows)
+            mine = [(bundle, result.value(v)) for (bundle, where), v in self._count.items() if where == kind]
+            for bundle, count in sorted(mine, key=lambda m: -m[0].gpus):
+                fill.place_any(bundle.classes, count, rows)
         return fill.layout()
 
     def _chosen(self, kind: int, result: Result) -> np.ndarray:

@@ -17,6 +17,31 @@ from extender.packing.problem import Goal, Level, PackingProblem
 from extender.packing.table import BoolVector, Codes, IntVector
 
 
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """GPU classes that are the same to a model: it decides how many of their pods go to each type.
+
+    Attributes:
+        classes: their places in ``problem.classes``.
+        pods: how many pods they have.
+        priority, gpus, gang: of each, as in QueueClass.
+        shape: what the model knows of the request besides GPUs.
+        types: the types of rows they may use.
+    """
+
+    classes: tuple[int, ...]
+    pods: int
+    priority: int
+    gpus: int
+    gang: int
+    shape: int
+    types: tuple[int, ...]
+
+    def worth(self, level: Level) -> int:
+        """Return what one pod adds to a level."""
+        return self.gpus if level == Level(Goal.GPUS, self.priority) else 0
+
+
 @dataclass(frozen=True, eq=False)
 class Reduction:
     """What is left of a problem.
@@ -52,6 +77,11 @@ class Reduction:
         """Tell whether every placeable pod asks for GPUs."""
         return len(self.gpu_classes) == len(self.placeable)
 
+    @property
+    def whole(self) -> bool:
+        """Tell whether all their GPUs are whole exclusive ones."""
+        return all(self.problem.classes[at].whole for at in self.gpu_classes)
+
     @cached_property
     def rows(self) -> IntVector:
         """Return the rows on which some GPU class fits."""
@@ -73,10 +103,23 @@ class Reduction:
         """Return how many types there are."""
         return int(self.type_of_row.max(initial=-1)) + 1
 
-    def types_of(self, at: int) -> IntVector:
-        """Return the types that a class may use."""
-        rows = self.rows[self.problem.masks[self.problem.classes[at].mask, self.rows]]
-        return np.unique(self.type_of_row[rows])
+    def bundles(self, shape_of: Mapping[int, int] | None = None) -> tuple[Bundle, ...]:
+        """Return the GPU classes in bundles of one shape each; without shapes the GPUs are all there is to tell."""
+        found: dict[tuple[int, int, int, int, tuple[int, ...]], list[int]] = {}
+        for at in self.gpu_classes:
+            group = self.problem.classes[at]
+            shape = group.gpus if shape_of is None else shape_of[at]
+            key = (group.priority, group.gpus, group.gang, shape, self._types_of_mask[group.mask])
+            found.setdefault(key, []).append(at)
+        return tuple(
+            Bundle(tuple(classes), sum(len(self.problem.classes[at]) for at in classes), *key)
+            for key, classes in found.items()
+        )
+
+    @cached_property
+    def _types_of_mask(self) -> tuple[tuple[int, ...], ...]:
+        types = self.type_of_row[self.rows]
+        return tuple(tuple(np.unique(types[mask]).tolist()) for mask in self.problem.masks[:, self.rows])
 
     @cached_property
     def gpu_places(self) -> tuple[int, ...]:

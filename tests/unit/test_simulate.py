@@ -14,7 +14,6 @@ from extender.simulate import (
     PolicyExtender,
     SchedulerConfig,
     nodes_to_find,
-    queue_order,
     schedule_all,
 )
 from tests.builders import H100, node, pod

@@ -1,0 +1,54 @@
+"""The command `plan`. The solver is imported when it runs: it costs a second that no other command should pay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from extender import plan_report, tables, whatif
+from extender.clitools import cluster_option, config_option, finish, load, note, output_option, read_cluster, warn
+from extender.packing.snapshot import Snapshot
+
+LIMIT_SECONDS: Final = 10.0
+
+
+@click.command("plan")
+@cluster_option
+@click.option(
+    "--scheduler",
+    "schedulers",
+    multiple=True,
+    metavar="NAME",
+    help="Plan the pods of this scheduler only; may be repeated. Default: all but those of other batch schedulers.",
+)
+@click.option(
+    "--limit",
+    type=click.FloatRange(min=0.0, min_open=True),
+    default=LIMIT_SECONDS,
+    show_default=True,
+    help="Time for the solver, in its deterministic seconds (about as long as real ones).",
+)
+@config_option
+@output_option
+def plan_command(
+    clusters: tuple[str, ...], schedulers: tuple[str, ...], limit: float, config_file: Path | None, output: str
+) -> None:
+    """Place the dump's whole queue at once, and prove how much of it can be placed.
+
+    By priority, the highest first: as many GPUs as possible, then as few unused nodes opened as possible. Groups of
+    pods (coscheduling, Kueue, Volcano, JobSet, KubeRay, Kubeflow) start as a whole or not at all.
+    """
+    from extender.packing import planner  # noqa: PLC0415
+
+    dump = read_cluster(clusters, load(config_file))
+    warn(dump.warnings)
+    for kind in whatif.left_out(dump.pods, schedulers):
+        note(kind)
+    queue = plan_report.Queue.of(Snapshot.of(dump.nodes, dump.pods), whatif.queued(dump.pods, schedulers))
+    plan = planner.plan(queue.problem, planner.Limits(deterministic_seconds=limit))
+    report = plan_report.plan_report(queue, plan)
+    if (line := plan_report.order_matters(queue, plan)) is not None:
+        note(line)
+    finish(report, output, lambda: tables.render_plan(report, plan), ok=not report["unplaced"])

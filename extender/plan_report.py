@@ -1,0 +1,119 @@
+"""The answer of `plan`: the joint plan of a queue in the keys of the command line contract. Needs no clock, no file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypedDict
+
+from extender.packing.fit import filter_nodes
+from extender.packing.gangs import GangKey, gang_key, waiting_text
+from extender.packing.greedy import one_by_one
+from extender.packing.plan import JointPlan, Why
+from extender.packing.problem import PackingProblem
+from extender.packing.snapshot import Snapshot
+from extender.packing.types import PodInfo
+from extender.simulate import unschedulable_text
+from extender.simulation_report import PlacementRow
+
+
+class UnplacedRow(TypedDict):
+    """A pod without a place, and why."""
+
+    pod: str
+    reason: str
+
+
+class PlanReport(TypedDict):
+    """The report of ``plan``.
+
+    ``status`` is OPTIMAL when ``bound`` is reached: no plan that gives every priority as many GPUs as it can, the
+    highest first, places more than ``bound`` GPUs. Otherwise it is FEASIBLE, and ``bound - placed_gpus`` the gap.
+    """
+
+    placements: list[PlacementRow]
+    placed: int
+    placed_gpus: int
+    status: str
+    bound: int
+    unplaced: list[UnplacedRow]
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A queue, in order, beside the cluster it waits for, and what it comes to as a problem."""
+
+    snapshot: Snapshot
+    pods: Sequence[PodInfo]
+    problem: PackingProblem
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, pods: Sequence[PodInfo]) -> Queue:
+        """Build the problem of a queue."""
+        return cls(snapshot, pods, PackingProblem.of(snapshot, pods))
+
+
+def plan_report(queue: Queue, plan: JointPlan) -> PlanReport:
+    """Return a row per pod, in the order of the queue."""
+    words = _Words(queue, plan)
+    rows = [PlacementRow(pod=p.key, node=plan.placements[p.uid].node, reason=words.reason(p)) for p in queue.pods]
+    return {
+        "placements": rows,
+        "placed": sum(row["node"] is not None for row in rows),
+        "placed_gpus": plan.objective,
+        "status": str(plan.status),
+        "bound": plan.bound,
+        "unplaced": [UnplacedRow(pod=row["pod"], reason=row["reason"]) for row in rows if row["node"] is None],
+    }
+
+
+def order_matters(queue: Queue, plan: JointPlan) -> str | None:
+    """Return a line about what the order of the queue would cost, None when one by one places as much."""
+    layout = one_by_one(queue.problem, [pod.uid for pod in queue.pods])
+    placed = sum(count for rows in layout for _, count in rows) + len(queue.problem.seated)
+    if placed >= len(plan.nodes):
+        return None
+    return (
+        f"the order of arrival matters here: one by one, each by best fit, {placed} of these {len(queue.pods)} pods "
+        f"would be placed, planned together {len(plan.nodes)}"
+    )
+
+
+class _Words:
+    """Why each pod of one plan has no place."""
+
+    def __init__(self, queue: Queue, plan: JointPlan) -> None:
+        self._queue, self._plan = queue, plan
+        self._lost: dict[GangKey, PodInfo] = {}
+        for pod in queue.pods:
+            to = plan.placements[pod.uid]
+            if pod.group is not None and to.why is Why.GANG_MEMBER and not to.alone:
+                self._lost.setdefault(gang_key(pod.group), pod)
+
+    def reason(self, pod: PodInfo) -> str:
+        to = self._plan.placements[pod.uid]
+        if to.why is Why.NOWHERE:
+            return self._nowhere(pod)
+        if to.why is Why.BESIDE:
+            nodes = "1 node" if to.alone == 1 else f"{to.alone} nodes"
+            return f"fits alone on {nodes}, but not beside the pods placed before it"
+        return "" if pod.group is None else self._gang_reason(pod, str(pod.group), to.why)
+
+    def _gang_reason(self, pod: PodInfo, group: str, why: Why) -> str:
+        match why:
+            case Why.GANG_WAITS:
+                return waiting_text(self._queue.problem.waiting_gangs[group])
+            case Why.GANG_MEMBER if pod.group is not None:
+                lost = self._lost[gang_key(pod.group)]
+                return f"group {group} starts as a whole or not at all; {lost.key}: {self._nowhere(lost)}"
+            case Why.GANG_APART:
+                return f"group {group}: its pods do not fit together, even with nothing else placed (proved)"
+            case Why.GANG_BESIDE:
+                return f"group {group}: fits together, but not beside the pods placed before it"
+            case Why.GANG_UNSURE:
+                return f"group {group}: no room was found for all its pods together"
+            case _:
+                return ""
+
+    def _nowhere(self, pod: PodInfo) -> str:
+        return unschedulable_text(filter_nodes(self._queue.snapshot, pod))

@@ -1,0 +1,47 @@
+"""Which pods of a dump a what-if question is about, and who is left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from extender.packing.problem import queue_order
+from extender.packing.types import PodInfo
+
+OTHER_SCHEDULERS: Final = frozenset({"volcano", "kai-scheduler", "runai-scheduler", "yunikorn"})
+"""Schedulers that never ask an extender: their pods hold what they run on, but are not ours to place."""
+
+
+def queued(pods: Iterable[PodInfo], schedulers: Collection[str] = ()) -> list[PodInfo]:
+    """Return the pods that wait to be placed, in the order of the queue; gated ones are not in it.
+
+    Args:
+        pods: of a dump.
+        schedulers: take only the pods of these; without any, those of all but OTHER_SCHEDULERS.
+    """
+    return sorted((pod for pod in pods if _waits(pod) and _ours(pod, schedulers)), key=queue_order)
+
+
+def left_out(pods: Iterable[PodInfo], schedulers: Collection[str] = ()) -> list[str]:
+    """Return a line about each kind of waiting pods that `queued` leaves out."""
+    pods = [pod for pod in pods if pod.waiting]
+    gated = sum(pod.gated for pod in pods)
+    others = Counter(pod.scheduler_name for pod in pods if _waits(pod) and not _ours(pod, schedulers))
+    lines = [f"{_pods(gated)} behind scheduling gates left out"] if gated else []
+    return lines + [
+        f"{_pods(count)} of scheduler {name} left out; --scheduler {name} plans them"
+        for name, count in sorted(others.items())
+    ]
+
+
+def _waits(pod: PodInfo) -> bool:
+    return pod.waiting and not pod.gated
+
+
+def _ours(pod: PodInfo, schedulers: Collection[str]) -> bool:
+    return pod.scheduler_name in schedulers if schedulers else pod.scheduler_name not in OTHER_SCHEDULERS
+
+
+def _pods(count: int) -> str:
+    return f"{count} pod" if count == 1 else f"{count} pods"
