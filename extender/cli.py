@@ -29,6 +29,7 @@ from extender.clitools import (
     print_json,
     read_cluster,
     read_source,
+    scheduler_option,
     warn,
 )
 from extender.dump import ClusterDump, read_pods
@@ -151,6 +152,7 @@ def _named(pods: Sequence[PodInfo], name: str | None) -> Sequence[PodInfo]:
 @cluster_option
 @click.option("--arrivals", metavar="FILE", help="Pods that arrive one after the other, in the file's order.")
 @click.option("--queue", is_flag=True, help="Let the dump's own pending pods arrive (first).")
+@scheduler_option
 @click.option(
     "--policy",
     help="Policy to score with (configuration: scoring.policy). kube-scheduler alone: `kube-scheduler`, "
@@ -177,6 +179,7 @@ def simulate_command(  # noqa: PLR0913, PLR0917 - one argument per option
     clusters: tuple[str, ...],
     arrivals: str | None,
     queue: bool,  # noqa: FBT001 - a flag
+    schedulers: tuple[str, ...],
     policy: str | None,
     weight: int,
     percentage: int,
@@ -189,7 +192,10 @@ def simulate_command(  # noqa: PLR0913, PLR0917 - one argument per option
     config = load(config_file, **{"scoring.policy": None if profile else policy})
     once([*clusters, *([arrivals] if arrivals else [])])
     dump = read_cluster(clusters, config)
-    pods, warnings = _arriving(dump, arrivals, GpuRules.of(config.gpus), queue=queue)
+    for line in whatif.left_out(dump.pods, schedulers) if queue else ():
+        note(line)
+    waiting = whatif.queued(dump.pods, schedulers) if queue else None
+    pods, warnings = _arriving(waiting, arrivals, GpuRules.of(config.gpus))
     chosen = None if profile else simulate.PolicyExtender(make_policy(config))
     setup = simulate.SchedulerConfig(profile or intree.STOCK, weight, percentage, seed)
     scheduler = simulate.KubeScheduler(_start(dump, queue=queue), chosen, setup)
@@ -198,15 +204,14 @@ def simulate_command(  # noqa: PLR0913, PLR0917 - one argument per option
 
 
 def _arriving(
-    dump: ClusterDump, arrivals: str | None, rules: GpuRules, *, queue: bool
+    waiting: list[PodInfo] | None, arrivals: str | None, rules: GpuRules
 ) -> tuple[list[PodInfo], tuple[str, ...]]:
-    if arrivals is None and not queue:
+    if arrivals is None and waiting is None:
         raise InputError("simulate needs --arrivals FILE, or --queue to take the dump's pending pods")
-    waiting = whatif.queued(dump.pods) if queue else []
     if arrivals is None:
-        return waiting, ()
+        return waiting or [], ()
     given = read_pods([read_source(arrivals)], rules)
-    return [*waiting, *given.pods], given.warnings
+    return [*(waiting or []), *given.pods], given.warnings
 
 
 def _start(dump: ClusterDump, *, queue: bool) -> Snapshot:

@@ -7,8 +7,18 @@ from typing import Final
 
 import click
 
-from extender import plan_report, tables, whatif
-from extender.clitools import cluster_option, config_option, finish, load, note, output_option, read_cluster, warn
+from extender import plan_report, reports, tables, whatif
+from extender.clitools import (
+    cluster_option,
+    config_option,
+    finish,
+    load,
+    note,
+    output_option,
+    read_cluster,
+    scheduler_option,
+    warn,
+)
 from extender.packing.snapshot import Snapshot
 
 LIMIT_SECONDS: Final = 10.0
@@ -16,13 +26,7 @@ LIMIT_SECONDS: Final = 10.0
 
 @click.command("plan")
 @cluster_option
-@click.option(
-    "--scheduler",
-    "schedulers",
-    multiple=True,
-    metavar="NAME",
-    help="Plan the pods of this scheduler only; may be repeated. Default: all but those of other batch schedulers.",
-)
+@scheduler_option
 @click.option(
     "--limit",
     type=click.FloatRange(min=0.0, min_open=True),
@@ -47,6 +51,7 @@ def plan_command(
     for kind in whatif.left_out(dump.pods, schedulers):
         note(kind)
     queue = plan_report.Queue.of(Snapshot.of(dump.nodes, dump.pods), whatif.queued(dump.pods, schedulers))
+    warn(reports.unmodelled(queue.pods, "the plan"))
     plan = planner.plan(queue.problem, planner.Limits(deterministic_seconds=limit))
     report = plan_report.plan_report(queue, plan)
     if (line := plan_report.order_matters(queue, plan)) is not None:

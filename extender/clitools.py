@@ -36,6 +36,10 @@ cluster_option = click.option(
     "--cluster", "clusters", multiple=True, required=True, metavar="FILE",
     help="What `kubectl get nodes,pods -A -o json` (or yaml) prints; may be repeated; - is standard input.",
 )  # fmt: skip
+scheduler_option = click.option(
+    "--scheduler", "schedulers", multiple=True, metavar="NAME",
+    help="Queue of this scheduler only; may be repeated. Default: all but those of other batch schedulers.",
+)  # fmt: skip
 
 
 def read_source(name: str) -> tuple[str, bytes]:

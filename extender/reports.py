@@ -169,12 +169,17 @@ def fit_report(snapshot: Snapshot, pods: Iterable[PodInfo], warnings: Iterable[s
     """Return a row per pod, in their order. A pod that runs is judged as if it were not there."""
     asked = list(pods)
     hints = SelectorHints(snapshot.table.nodes)
-    beyond = (
-        f'pod {pod.key}: kube-scheduler looks at its {", ".join(pod.unmodelled)}, too; "fits" leaves them out'
-        for pod in asked
+    rows = [_fit_row(snapshot, pod, hints) for pod in asked]
+    return {"pods": rows, "warnings": [*warnings, *unmodelled(asked, '"fits"')]}
+
+
+def unmodelled(pods: Iterable[PodInfo], what: str) -> list[str]:
+    """Return a warning per pod that kube-scheduler judges by more than we know; `what` is the answer that lacks it."""
+    return [
+        f"pod {pod.key}: kube-scheduler looks at its {', '.join(pod.unmodelled)}, too; {what} leaves them out"
+        for pod in pods
         if pod.unmodelled
-    )
-    return {"pods": [_fit_row(snapshot, pod, hints) for pod in asked], "warnings": [*warnings, *beyond]}
+    ]
 
 
 def _fit_row(snapshot: Snapshot, pod: PodInfo, hints: SelectorHints) -> FitRow:

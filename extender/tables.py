@@ -162,7 +162,8 @@ def _nodes_opened(plan: JointPlan) -> Iterator[str]:
     for reached in plan.reached:
         if reached.level.goal is Goal.OPENED and (reached.value or reached.bound):
             least = "no such plan opens fewer" if reached.proven else f"at least {reached.bound} must be"
-            yield f"{reached.value} unused GPU nodes opened; {least}."
+            nodes = "unused GPU node" if reached.value == 1 else "unused GPU nodes"
+            yield f"{reached.value} {nodes} opened; {least}."
 
 
 # ---------------------------------------------------------------- both

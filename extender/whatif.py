@@ -30,7 +30,7 @@ def left_out(pods: Iterable[PodInfo], schedulers: Collection[str] = ()) -> list[
     others = Counter(pod.scheduler_name for pod in pods if _waits(pod) and not _ours(pod, schedulers))
     lines = [f"{_pods(gated)} behind scheduling gates left out"] if gated else []
     return lines + [
-        f"{_pods(count)} of scheduler {name} left out; --scheduler {name} plans them"
+        f"{_pods(count)} of scheduler {name} left out; --scheduler {name} takes them in"
         for name, count in sorted(others.items())
     ]
 

@@ -25,12 +25,15 @@ import pytest
 from extender.packing.fit import filter_nodes
 from tests.cases import check_facts as facts
 from tests.cases import check_placement as placement
+from tests.cases import check_plan as planning
 from tests.cases.case import Case
 
 CHECKS: Final[Mapping[str, Callable[[Case, Any], None]]] = {
     "after": placement.check_after,
     "all_placed_online": placement.check_all_placed_online,
     "bad": facts.check_bad,
+    "batch_max": planning.check_batch_max,
+    "batch_placement": planning.check_batch_placement,
     "by_resource": facts.check_by_resource,
     "by_type": facts.check_by_type,
     "cluster": facts.check_cluster,
@@ -57,6 +60,7 @@ CHECKS: Final[Mapping[str, Callable[[Case, Any], None]]] = {
     "orphans": facts.check_orphans,
     "pending_for_scheduling": facts.check_pending,
     "pick": placement.check_pick,
+    "placement": planning.check_batch_nodes,
     "reasons": facts.check_reasons,
     "requestable_now": facts.check_requestable_now,
     "sanitised": facts.check_sanitised,
@@ -78,8 +82,7 @@ PROSE: Final = frozenset(
 
 UNANSWERED: Final = frozenset(
     {
-        *("batch_max", "batch_placement", "placement"),  # needs joint planning
-        *("min_moves", "moved_gpus", "min_nodes_for_running", "min_moves_for_waiting8_before_arrivals"),  # and moves
+        *("min_moves", "moved_gpus", "min_nodes_for_running", "min_moves_for_waiting8_before_arrivals"),  # needs moves
     }
 )
 """Keys that no part of the product answers so far."""

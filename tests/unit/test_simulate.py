@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from extender.packing.policies import REGISTRY
+from extender.packing.problem import queue_order
 from extender.packing.snapshot import Snapshot
 from extender.simulate import (
     Churn,
