@@ -4,11 +4,19 @@ import json
 
 import pytest
 
-from benchmarks import page, quality, workloads
+from benchmarks import page, planner, quality, workloads
 
 
 def test_the_page_is_what_the_results_make_it():
     assert page.PAGE.read_text(encoding="utf-8") == page.render(), "run `make docs`"
+
+
+def test_planner_proves_small_queues(tmp_path):
+    path = tmp_path / "planner.json"
+    planner.main(["--small", "--output", str(path)])
+    rows = json.loads(path.read_text())["rows"]
+    assert [row["scenario"] for row in rows] == [scenario.name for scenario in planner.SMALL]
+    assert all(row["proven"] == row["seeds"] == 1 and row["gap_percent_max"] == 0 for row in rows)
 
 
 @pytest.fixture(scope="module")

@@ -64,6 +64,21 @@ def test_simulate_places_arrivals_and_reads_standard_input(cluster, arrivals):
     assert report["summary"]["placed"] == 30
 
 
+def test_plan_has_the_keys_of_the_contract_and_ends_with_one_while_a_pod_has_no_place(cluster, arrivals, tmp_path):
+    done = run("plan", "--cluster", cluster, "--cluster", arrivals, "-o", "json")
+    report = json.loads(done.stdout)
+    assert done.returncode == 0, done.stderr
+    assert set(report) == {"placements", "placed", "placed_gpus", "status", "bound", "unplaced"}
+    assert (report["placed"], report["status"], report["unplaced"]) == (30, "OPTIMAL", [])
+    pod = json.loads(arrivals.read_bytes())["items"][0]
+    pod["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "64"}}
+    path = tmp_path / "pod.json"
+    path.write_text(json.dumps(pod))
+    done = run("plan", "--cluster", cluster, "--cluster", path)
+    assert done.returncode == 1
+    assert b"0 of 1 pods placed" in done.stdout
+
+
 def test_simulate_takes_the_stock_scheduler_and_any_policy(cluster, arrivals):
     for policy in ("kube-scheduler", "kube-scheduler-most-allocated", "first-fit", "fgd"):
         done = run("simulate", "--cluster", cluster, "--arrivals", arrivals, "--policy", policy)

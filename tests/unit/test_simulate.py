@@ -145,3 +145,53 @@ def test_sampling_moves_its_window_from_cycle_to_cycle():
     windows = [scheduler._sample(rows).tolist() for _ in range(5)]
     assert [w[0] for w in windows] == [0, 100, 200, 300, 0]
     assert all(len(w) == 100 for w in windows)
+
+
+# ---------------------------------------------------------------- gangs
+
+
+def gang(count, gpus, size=None):
+    return [pod(f"g{number}").gpus(gpus).group("g", size).build() for number in range(count)]
+
+
+def test_a_gang_that_does_not_fit_leaves_no_trace():
+    scheduler = KubeScheduler(Snapshot.of(NODES[:1]), OURS)
+    placements = schedule_all(scheduler, [*gang(3, 4), pod("single").gpus(8).build()])
+    assert [p.node for p in placements] == [None, None, None, "n0"]
+    assert all("group ml/g starts as a whole or not at all; ml/g2: 0/1 nodes" in p.reason for p in placements[:3])
+
+
+def test_a_gang_is_tried_when_its_last_member_has_come():
+    scheduler = KubeScheduler(Snapshot.of(NODES[:1]), OURS)
+    first, second = gang(2, 4)
+    placements = schedule_all(scheduler, [first, pod("between").gpus(2).build(), second])
+    assert [p.pod.name for p in placements] == ["g0", "between", "g1"]
+    assert [p.node for p in placements] == [None, "n0", None]
+
+
+def test_members_that_run_make_a_gang_complete():
+    running = pod("r").gpus(1).group("g", 3).on("n1").build()
+    assert {p.node is not None for p in schedule_all(KubeScheduler(Snapshot.of(NODES, [running])), gang(2, 1, 3))} == {
+        True
+    }
+    alone = schedule_all(KubeScheduler(Snapshot.of(NODES)), gang(2, 1, 3))
+    assert [p.reason for p in alone] == ["group ml/g starts as a whole or not at all: of 3 members 2 wait"] * 2
+
+
+def test_the_extender_hears_only_of_placements_that_stand():
+    @dataclass
+    class Listening:
+        bound: list
+
+        def filter(self, snapshot, pod, rows):
+            return rows
+
+        def prioritize(self, snapshot, pod, rows):
+            return np.zeros(len(rows), dtype=np.int64)
+
+        def bind(self, pod, node_name):
+            self.bound.append(pod.name)
+
+    extender = Listening([])
+    schedule_all(KubeScheduler(Snapshot.of(NODES[:1]), extender), [*gang(3, 4), pod("single").gpus(1).build()])
+    assert extender.bound == ["single"]

@@ -1,0 +1,224 @@
+"""Plans against Filter and against trying everything."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from extender.packing import planner
+from extender.packing.fit import filter_nodes
+from extender.packing.greedy import greedy, one_by_one
+from extender.packing.plan import Status, Why
+from extender.packing.problem import Goal, Level, PackingProblem, queue_order
+from extender.packing.snapshot import Snapshot
+from extender.packing.types import Phase
+from extender.whatif import queued
+from tests.builders import H100, node, pod
+from tests.strategies import snapshot_of, waiting_pods, worlds
+
+QUICK = planner.Limits(deterministic_seconds=0.3)
+T4 = "Tesla-T4"
+
+
+def placed_at(snapshot, member, name):
+    """The snapshot with a pod that ran elsewhere, or waited, running on a node."""
+    running = replace(member, node_name=name, phase=Phase.RUNNING, nominated_node="")
+    return snapshot.without_pod(member).with_pod(running)
+
+
+# ---------------------------------------------------------------- small worlds, all placements
+
+
+@st.composite
+def small_worlds(draw, *, sides=True):
+    """Draw at most 3 nodes and 5 pods of 2 priorities, some in gangs, some with CPU to run out of."""
+    nodes = []
+    for number in range(draw(st.integers(1, 3))):
+        model = draw(st.sampled_from((H100, T4)))
+        made = node(f"n{number}").gpus(draw(st.sampled_from((2, 4, 8))), model).label("nvidia.com/gpu.product", model)
+        if sides:
+            made = made.resource("cpu", draw(st.sampled_from((4, 8, 96))) * 1000)
+            made = made.resource("pods", draw(st.sampled_from((2, 110))))
+        nodes.append(made.build())
+    running = [
+        pod(f"r{number}").gpus(1).on(f"n{number}").build() for number in range(len(nodes)) if draw(st.booleans())
+    ]
+    return Snapshot.of(nodes, running), [
+        draw(small_pods(number, sides=sides)) for number in range(draw(st.integers(1, 5)))
+    ]
+
+
+@st.composite
+def small_pods(draw, number, *, sides):
+    made = pod(f"p{number}").priority(draw(st.sampled_from((0, 0, 7))))
+    gpus = draw(st.sampled_from((1, 2, 3, 4, 0) if sides else (1, 2, 4, 8)))
+    made = made.gpus(gpus) if gpus else made
+    if sides:
+        made = made.cpu(draw(st.sampled_from((1, 2, 3))))
+    if draw(st.booleans()):
+        made = made.select("nvidia.com/gpu.product", draw(st.sampled_from((H100, T4))))
+    group = draw(st.sampled_from((None, None, "a", "b")))
+    return (made.group(group) if group else made).build()
+
+
+def everything(snapshot, pods):
+    """Yield (node or None per pod) for every way to place the pods that Filter allows, gangs whole."""
+    if not pods:
+        yield ()
+        return
+    first, *rest = pods
+    for row in filter_nodes(snapshot, first).fits.nonzero()[0]:
+        name = snapshot.table.names[row]
+        for others in everything(placed_at(snapshot, first, name), rest):
+            yield (name, *others)
+    for others in everything(snapshot, rest):
+        yield (None, *others)
+
+
+def gangs_are_whole(pods, nodes):
+    gangs = defaultdict(set)
+    for member, name in zip(pods, nodes, strict=True):
+        gangs[member.group].add(name is not None)
+    return all(len(states) == 1 for group, states in gangs.items() if group is not None)
+
+
+def worth(pods, nodes):
+    """GPUs, then pods without GPUs, priority by priority."""
+    found = []
+    for priority in sorted({member.priority for member in pods}, reverse=True):
+        mine = [p for p, name in zip(pods, nodes, strict=True) if p.priority == priority and name is not None]
+        found += [sum(p.gpu.count for p in mine), sum(not p.gpu.count for p in mine)]
+    return tuple(found)
+
+
+def best_of_all(snapshot, pods):
+    return max(worth(pods, nodes) for nodes in everything(snapshot, pods) if gangs_are_whole(pods, nodes))
+
+
+@pytest.fixture(params=["nodewise", "aggregated"])
+def models(request, monkeypatch):
+    """Solve small problems by the model for them, and by those for large ones."""
+    if request.param == "aggregated":
+        monkeypatch.setattr(planner, "SMALL", 0)
+        monkeypatch.setattr(planner, "LARGE", 0)
+    return request.param
+
+
+def check_against_everything(world, *, always_proven):
+    snapshot, pods = world
+    problem = PackingProblem.of(snapshot, pods)
+    plan = planner.plan(problem, QUICK)
+    nodes = tuple(plan.placements[member.uid].node for member in pods)
+    best = best_of_all(snapshot, pods)
+    assert gangs_are_whole(pods, nodes)
+    assert worth(pods, nodes) <= best
+    total = sum(best[::2])
+    assert plan.objective == sum(p.gpu.count for p, name in zip(pods, nodes, strict=True) if name) <= plan.bound
+    assert total <= plan.bound
+    assert plan.status is Status.OPTIMAL or not always_proven
+    if plan.status is Status.OPTIMAL:
+        assert worth(pods, nodes) == best
+        assert plan.bound == plan.objective
+
+
+@settings(max_examples=60)
+@given(world=small_worlds())
+def test_small_problems_are_solved_to_the_end(world):
+    check_against_everything(world, always_proven=True)
+
+
+@pytest.mark.parametrize("sides", [True, False])
+def test_the_models_for_many_nodes_claim_nothing_false(models, sides):
+    @settings(max_examples=40)
+    @given(world=small_worlds(sides=sides))
+    def check(world):
+        check_against_everything(world, always_proven=False)
+
+    check()
+
+
+@settings(max_examples=40)
+@given(world=small_worlds())
+def test_all_fit_is_answered_as_trying_everything_would(world):
+    snapshot, pods = world
+    fits = any(None not in nodes for nodes in everything(snapshot, pods))
+    answer = planner.all_fit(PackingProblem.of(snapshot, pods), QUICK)
+    assert answer is (Status.FEASIBLE if fits else Status.INFEASIBLE)
+
+
+# ---------------------------------------------------------------- odd worlds, carried out
+
+
+@st.composite
+def queues(draw):
+    """Draw a world and what waits in it, some of it in gangs."""
+    world = draw(worlds())
+    more = [draw(waiting_pods(f"w{number}")) for number in range(draw(st.integers(0, 6)))]
+    grouped = [replace(p, group=pod("x").group(draw(st.sampled_from("ab"))).build().group) for p in more[:3]]
+    return snapshot_of(world), queued([*world.pods, *grouped, *more[3:]])
+
+
+@settings(max_examples=50)
+@given(queue=queues())
+def test_a_plan_can_be_carried_out_by_filter(queue):
+    snapshot, pods = queue
+    problem = PackingProblem.of(snapshot, pods)
+    plan = planner.plan(problem, QUICK)
+    assert plan.placements.keys() == {member.uid for member in pods}
+    for member in sorted(pods, key=lambda p: (p.uid not in problem.seated, queue_order(p))):
+        if (name := plan.placements[member.uid].node) is not None:
+            assert filter_nodes(snapshot, member).fits[snapshot.table.index[name]], member
+            snapshot = placed_at(snapshot, member, name)
+
+
+@settings(max_examples=50)
+@given(queue=queues())
+def test_a_plan_is_never_worse_than_greedy_and_the_same_twice(queue):
+    problem = PackingProblem.of(*queue)
+    plan = planner.plan(problem, QUICK)
+    first, alone = greedy(problem), one_by_one(problem, [p.uid for p in queue[1]])
+    assert problem.feasible(first)
+    assert problem.feasible(alone)
+    counted = [r.value for r in plan.reached if r.level.counts_pods]
+    assert counted >= list(problem.value(first)[: len(counted)])
+    assert planner.plan(problem, QUICK) == plan
+
+
+@settings(max_examples=50)
+@given(queue=queues())
+def test_without_promised_room_a_pod_fits_alone_where_filter_says(queue):
+    snapshot, pods = queue
+    problem = PackingProblem.of(snapshot, pods)
+    by_uid = {member.uid: member for member in pods}
+    for group in problem.classes:
+        for uid in group.uids:
+            fits = filter_nodes(snapshot, by_uid[uid]).fits
+            alone = problem.alone(group)
+            assert not (alone & ~fits).any()
+            if not snapshot.nominated:
+                assert alone.tolist() == fits.tolist()
+
+
+@settings(max_examples=50)
+@given(queue=queues())
+def test_what_is_not_placed_has_its_reason(queue):
+    snapshot, pods = queue
+    plan = planner.plan(PackingProblem.of(snapshot, pods), QUICK)
+    for member in pods:
+        to = plan.placements[member.uid]
+        assert (to.why is Why.PLACED) == (to.node is not None)
+        if to.why is Why.NOWHERE:
+            assert not to.alone
+
+
+def test_levels_are_in_the_order_of_priorities():
+    made = partial(PackingProblem.of, Snapshot.of([node("n").gpus(8, H100).build()]))
+    problem = made([pod("a").gpus(1).build(), pod("b").gpus(1).priority(5).build(), pod("c").cpu(1).build()])
+    assert problem.levels == (
+        Level(Goal.GPUS, 5), Level(Goal.GPUS), Level(Goal.OTHERS), Level(Goal.OPENED), Level(Goal.PARTIAL),
+    )  # fmt: skip

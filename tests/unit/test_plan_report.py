@@ -1,0 +1,86 @@
+"""The answer of `plan` in words."""
+
+import io
+
+from rich.console import Console
+
+from extender.packing import planner
+from extender.packing.snapshot import Snapshot
+from extender.plan_report import Queue, order_matters, plan_report
+from extender.tables import render_plan
+from extender.whatif import left_out, queued
+from tests.builders import h100, node, pod
+
+
+def planned(nodes, pods):
+    queue = Queue.of(Snapshot.of(nodes, pods), queued(pods))
+    return queue, planner.plan(queue.problem)
+
+
+def reasons(nodes, pods):
+    return {row["pod"]: row["reason"] for row in plan_report(*planned(nodes, pods))["unplaced"]}
+
+
+def test_each_pod_without_a_place_is_told_why():
+    pods = [
+        pod("big").gpus(16).build(),
+        pod("first").gpus(8).priority(1).build(),
+        pod("second").gpus(1).build(),
+        pod("short").gpus(1).group("short", 3).build(),
+        *(pod(f"apart{i}").gpus(8).group("apart").build() for i in range(2)),
+        pod("member").gpus(1).group("broken").build(),
+        pod("lost").gpus(9).group("broken").build(),
+    ]
+    assert reasons([h100("n1").build()], pods) == {
+        "ml/big": "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.",
+        "ml/second": "fits alone on 1 node, but not beside the pods placed before it",
+        "ml/short": "group ml/short starts as a whole or not at all: of 3 members 1 wait",
+        "ml/apart0": "group ml/apart: its pods do not fit together, even with nothing else placed (proved)",
+        "ml/apart1": "group ml/apart: its pods do not fit together, even with nothing else placed (proved)",
+        "ml/member": "group ml/broken starts as a whole or not at all; "
+        "ml/lost: 0/1 nodes are available: 1 Insufficient nvidia.com/gpu.",
+        "ml/lost": "group ml/broken starts as a whole or not at all; "
+        "ml/lost: 0/1 nodes are available: 1 Insufficient nvidia.com/gpu.",
+    }
+
+
+def test_the_report_has_the_keys_of_the_contract_and_the_order_of_the_queue():
+    report = plan_report(
+        *planned([h100("n1").build()], [pod("b").gpus(1).build(), pod("a").gpus(8).priority(3).build()])
+    )
+    assert list(report) == ["placements", "placed", "placed_gpus", "status", "bound", "unplaced"]
+    assert [(row["pod"], row["node"]) for row in report["placements"]] == [("ml/a", "n1"), ("ml/b", None)]
+    assert (report["placed"], report["placed_gpus"], report["status"], report["bound"]) == (1, 8, "OPTIMAL", 8)
+
+
+def test_gated_pods_and_those_of_other_schedulers_are_left_out():
+    volcano = pod("v").gpus(1)
+    pods = [pod("g").gpus(1).gated().build(), volcano._with(scheduler_name="volcano").build(), pod("p").gpus(1).build()]
+    assert [p.name for p in queued(pods)] == ["p"]
+    assert [p.name for p in queued(pods, ["volcano"])] == ["v"]
+    assert left_out(pods) == [
+        "1 pod behind scheduling gates left out",
+        "1 pod of scheduler volcano left out; --scheduler volcano takes them in",
+    ]
+
+
+def test_the_report_says_when_the_order_of_arrival_matters():
+    pods = [pod(f"p{i}").gpus(g)._with(created=float(i)).build() for i, g in enumerate((4, 3, 5, 4))]  # case 121
+    text = order_matters(*planned([h100("n1").build(), h100("n2").build()], pods))
+    assert text is not None
+    assert "3 of these 4 pods would be placed, planned together 4" in text
+    assert order_matters(*planned([h100("n1").build()], pods[:1])) is None
+
+
+def printed(nodes, pods):
+    queue, plan = planned(nodes, pods)
+    paper = io.StringIO()
+    Console(file=paper, width=200).print(render_plan(plan_report(queue, plan), plan))
+    return paper.getvalue()
+
+
+def test_the_table_says_what_is_proved():
+    text = printed([h100("n1").build(), node("n2").build()], [pod("a").gpus(1).build(), pod("b").gpus(9).build()])
+    assert "1 of 2 pods placed, 1 GPUs; proved: no plan places more, higher priorities first." in text
+    assert "1 unused GPU node opened; no such plan opens fewer." in text
+    assert printed([], []) == "No pod is waiting to be placed.\n"
