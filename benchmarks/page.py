@@ -39,6 +39,17 @@ shipped weight, in-tree scorers beside it, random ties. Median over the seeds, s
 unallocated, in percent. *Churn*: pods come and go at an offered load of 0.95; the mean wait of the 8-GPU pods and of
 all pods, in seconds; *mean* is over the seeds. `pooled` has one big node per model: no placement can do much better.
 """
+_PLANNER_HEAD: Final = """\
+## Joint plans
+
+`make bench-planner`. A pending queue planned at once: pods of 1, 2, 4 and 8 GPUs, ten sets of allowed models, nodes of
+which 70 % are full. *Proven*: no plan places more GPUs; *whole nodes*: nor opens fewer unused nodes. *Gap*: between the
+GPUs placed and the bound. Seconds are CPU seconds of one process, from the snapshot to the plan.
+
+*With CPU and memory*: three amounts of both per size, of which the largest leaves GPUs without CPU. *Scarce CPU*: a
+third less of it on the nodes. *Own amounts*: every pod its own, which the models round to four per size. *Gangs and
+priorities*: most pods in gangs of 2, 4 or 16, three priorities.
+"""
 
 
 def load(name: str) -> Mapping[str, Any]:
@@ -62,12 +73,28 @@ def latency_table(rows: list[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def planner_table(rows: list[Mapping[str, Any]]) -> str:
+    """Return the rows of the planner benchmark as a Markdown table."""
+    lines = [
+        "| queue | pods | nodes | p50 s | max s | proven | whole nodes | gap mean % | gap max % |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {row['scenario']} | {row['pods']:,} | {row['nodes']:,} | {row['p50_seconds']:.2f} "
+        f"| {row['max_seconds']:.2f} | {row['proven']} of {row['seeds']} | {row['whole_nodes_proven']} "
+        f"| {row['gap_percent_mean']:.2f} | {row['gap_percent_max']:.2f} |"
+        for row in rows
+    ]
+    return "\n".join(lines)
+
+
 def render() -> str:
     """Return the page."""
     latency, packing = load("latency.json"), load("quality.json")
     machine = f"{latency['cores']} cores, Python {latency['python']}."
     parts = [_HEAD, _LATENCY_HEAD, f"{machine}\n", f"{latency_table(latency['rows'])}\n", _QUALITY_HEAD]
-    return "\n".join([*parts, f"{quality.render(packing['rows'])}\n"])
+    parts += [f"{quality.render(packing['rows'])}\n", _PLANNER_HEAD]
+    return "\n".join([*parts, f"{planner_table(load('planner.json')['rows'])}\n"])
 
 
 if __name__ == "__main__":

@@ -18,8 +18,8 @@ from extender.packing.problem import Goal, Level
 
 Goals = Sequence[tuple[Level, cp_model.LinearExprT]]
 _EPSILON = 1e-6
-_SHARE: Final = {Goal.OPENED: 0.25, Goal.PARTIAL: 0.05}
-"""Of the budget, what a level that counts nodes may use: it decides less than those that count pods."""
+_MOST_SECONDS: Final = {Goal.OPENED: 0.5, Goal.PARTIAL: 0.05}
+"""What a level that counts nodes may use of the budget: it decides less than those that count pods."""
 
 
 @dataclass
@@ -65,7 +65,7 @@ class IntegerModel:
         """Maximise each goal in turn, the most important first, until one is not proved; spend from the budget."""
         result = Result()
         for level, goal in goals:
-            limit = budget.seconds * _SHARE.get(level.goal, 1.0)
+            limit = min(budget.seconds, _MOST_SECONDS.get(level.goal, budget.seconds))
             if limit <= 0:
                 break
             self.model.maximize(goal)

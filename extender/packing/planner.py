@@ -38,6 +38,9 @@ LARGE: Final = 4000
 MANY_COLUMNS: Final = 3000
 """Columns up to which the pattern model is solved over all of them."""
 
+MANY_CHOICES: Final = 20_000
+"""Pairs of a bundle and a type beyond which no aggregated model is built: hardly a node is like another then."""
+
 GANGS_EXPLAINED: Final = 20
 """Gangs without a place for which it is looked up whether they fit together at all; the rest is left open."""
 
@@ -126,9 +129,11 @@ class _Search:
             self._take(*Nodewise(self.reduction, self.layout).solve(self._levels, self._budget))
         goals = {Goal.GPUS, Goal.OPENED} if self.reduction.whole else {Goal.GPUS}
         wanted = [level for level in self._levels if level.goal in goals]
-        if self.reduction.gpu_classes and not self._proven(wanted) and prefix.applies(self.reduction):
+        if not self.reduction.gpu_classes or self.reduction.choices > MANY_CHOICES:
+            return
+        if not self._proven(wanted) and prefix.applies(self.reduction):
             self._take(*prefix.Prefix(self.reduction, self.layout).solve(wanted, self._budget))
-        if self.reduction.gpu_classes and not self._proven(wanted):
+        if not self._proven(wanted):
             self._solve_patterns(wanted)
 
     def value(self, level: Level) -> int:

@@ -116,6 +116,11 @@ class Reduction:
             for key, classes in found.items()
         )
 
+    @property
+    def choices(self) -> int:
+        """Return how many pairs of a bundle and a type there are: the size of the models without sides."""
+        return sum(len(bundle.types) for bundle in self.bundles())
+
     @cached_property
     def _types_of_mask(self) -> tuple[tuple[int, ...], ...]:
         types = self.type_of_row[self.rows]
