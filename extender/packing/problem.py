@@ -20,7 +20,7 @@ import numpy as np
 
 from extender.packing.fit import filter_nodes, static_verdicts
 from extender.packing.gangs import Gang, GangKey, gang_key, gangs_of
-from extender.packing.resources import PODS
+from extender.packing.resources import MAX_AMOUNT, PODS
 from extender.packing.snapshot import Snapshot
 from extender.packing.table import BoolVector, IntMatrix, IntVector, NodeTable, frozen
 from extender.packing.types import PodInfo
@@ -245,7 +245,8 @@ class _Builder:
         for row, group in self._snapshot.nominated.items():
             for pod in group:
                 if pod.uid not in in_gangs:
-                    free[:, row] -= self._requests(pod)
+                    left = zip(free[:, row].tolist(), self._requests(pod), strict=True)
+                    free[:, row] = [max(-MAX_AMOUNT, have - amount) for have, amount in left]
         return free
 
     def _requests(self, pod: PodInfo) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -142,9 +143,9 @@ class Reduction:
         most = np.zeros(len(self.rows), dtype=object)  # integers without a limit: bytes times GPUs may pass 63 bits
         for gpu in self.gpu_places:
             asks = [problem.classes[at] for at in self.gpu_classes if problem.classes[at].gpu_at == gpu]
-            worst = max(asks, key=lambda group: group.requests[resource] / group.gpus)
+            worst = max(Fraction(amount, gpus) for amount, gpus in {(g.requests[resource], g.gpus) for g in asks})
             units = np.maximum(problem.free[gpu, self.rows], 0).astype(object)
-            most += -(-units * worst.requests[resource] // worst.gpus)
+            most += -(-units * worst.numerator // worst.denominator)
         return bool((most > problem.free[resource, self.rows]).any()) and bool(most.any())
 
     def trivial_bounds(self) -> dict[Level, int]:
