@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final
 
 from extender.changes import Change, NodeGone, NodeSeen, NodesListed, PodGone, PodSeen, PodsListed
@@ -138,12 +137,11 @@ class Books:
         changed, self._before = self._before, {}
         nodes = self.nodes.values() if self._nodes_changed else None
         self._nodes_changed = False
-        if len(changed) > max(self.rebuild_from, _MANY_OF_ALL * len(self.pods)):
-            table = snapshot.table if nodes is None else NodeTable.of(nodes)
-            fresh = Snapshot.over(table, self.pods.values())
-            return replace(fresh, generation=snapshot.generation + 1, booked=snapshot.booked), list(changed)
         gone = [old for old in changed.values() if old is not None]
         come = [self.pods[uid] for uid in changed if uid in self.pods]
+        if len(changed) > max(self.rebuild_from, _MANY_OF_ALL * len(self.pods)):
+            table = snapshot.table if nodes is None else NodeTable.of(nodes)
+            return snapshot.succeeded_by(Snapshot.over(table, self.pods.values()), gone, come), list(changed)
         return snapshot.with_changes(gone=gone, come=come, nodes=nodes), list(changed)
 
     def _put(self, pod: PodInfo) -> None:

@@ -22,9 +22,9 @@ one on a dump, and `--policy kube-scheduler` none at all. A policy gives every n
 which higher is better; `framework` then makes 0 to 10 of the order, exactly one node getting 10. Ties at the top go by
 a fixed hash of the node's name.
 
-In the formulas a pod asks for n GPUs and c CPU; a node has g free GPUs and C free CPU. Only `hole-aware` has settings
-([configuration.md](configuration.md), `scoring.parameters`). The others are the policies of the literature and of
-kube-scheduler itself, here to be compared with; each file in
+In the formulas a pod asks for n GPUs and c CPU; a node has g free GPUs and C free CPU. `planned` and `hole-aware`
+have settings ([configuration.md](configuration.md), `scoring.parameters`). The others are the policies of the
+literature and of kube-scheduler itself, here to be compared with; each file in
 [extender/packing/policies](../extender/packing/policies) names its source.
 """
 

@@ -6,11 +6,12 @@ from extender.config import Config
 from extender.packing.framework import Policy
 from extender.packing.policies import REGISTRY
 from extender.packing.policies.hole_aware import HoleAware, Weights
+from extender.packing.policies.planned import Planned
 
 
 def make_policy(config: Config) -> Policy:
-    """Return the policy of ``scoring.policy``; only hole-aware has settings."""
-    if config.scoring.policy != HoleAware().name:
+    """Return the policy of ``scoring.policy``; only hole-aware, and planned built on it, have settings."""
+    if config.scoring.policy not in (HoleAware().name, Planned().name):
         return REGISTRY[config.scoring.policy]()
     given = config.scoring.parameters
     weights = Weights(
@@ -22,4 +23,5 @@ def make_policy(config: Config) -> Policy:
         preference=given.preference_weight,
         type_rank=given.type_rank_weight,
     )
-    return HoleAware(weights=weights, type_rank=config.gpus.type_rank)
+    base = HoleAware(weights=weights, type_rank=config.gpus.type_rank)
+    return base if config.scoring.policy == base.name else Planned(base=base, quota=given.quota_weight)

@@ -227,7 +227,7 @@ class Gpus(Section):
 
 
 class Parameters(Section):
-    """Weights of the terms of `hole-aware`: plain factors, as each term is a cost in GPUs. As measured."""
+    """Weights of the terms of `hole-aware` and `planned`: plain factors, each term being a cost in GPUs. As measured."""
 
     fragmentation_weight: Weight = Field(
         1.0,
@@ -254,6 +254,11 @@ class Parameters(Section):
         10.0,
         description="Factor of the share of a pod's preferred node affinity that a node misses. 10: as with the "
         "ladder, the pod's word beats packing; in-tree scoring of preferences is overruled at a weight that decides.",
+    )
+    quota_weight: Weight = Field(
+        10.0,
+        description="Factor of the quotas that `planned` follows while the cluster fills. 10: above fragmentation and "
+        "guard, so that a pod leaves its kind of node only when that is used up.",
     )
     type_rank_weight: Weight = Field(
         0.05,

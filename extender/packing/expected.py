@@ -17,17 +17,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from extender.packing.fit import static_verdicts
+from extender.packing.kinds import NodeKinds, Shape
 from extender.packing.mix import DemandMix, PodClass
-from extender.packing.resources import CPU, MEMORY
 from extender.packing.snapshot import Snapshot
-from extender.packing.table import Codes, IntVector, NodeTable, frozen
+from extender.packing.table import Codes, IntVector, NodeTable
 
 Amounts = npt.NDArray[np.integer[Any]] | int
 Floats = npt.NDArray[np.float64]
@@ -37,8 +36,6 @@ Buckets = npt.NDArray[np.intp]
 MAX_EDGES: Final = 64
 _MAX_STEPS: Final = 4096
 _MAX_CLASSES: Final = 8192
-_CORE_MILLI: Final = 1000
-_GIB: Final = 2**30
 
 
 class Weight(StrEnum):
@@ -48,75 +45,23 @@ class Weight(StrEnum):
     PODS = "pods"
 
 
-class Shape(NamedTuple):
-    """What pods ask for; ``allowed`` has one byte per kind: 1 where the filters that look at no amounts pass a node."""
-
-    gpus: int
-    cpu_milli: int
-    memory_bytes: int
-    allowed: bytes
-
-
 Shapes = list[tuple[Shape, int]]
-
-
-@dataclass(frozen=True, eq=False)
-class NodeKinds:
-    """The nodes with whole GPUs of one resource, grouped by what they are when empty.
-
-    Attributes:
-        of_row: int32 [node], the kind of each row; -1 for rows without whole exclusive GPUs of the resource.
-        model: int32 [kind], code in ``table.models(resource)``.
-        gpus, cpu_milli, memory_bytes: int64 [kind], allocatable. CPU and memory are rounded down to cores and GiB:
-            machines of one make differ by a few KiB, and each would be a kind of its own.
-    """
-
-    resource: str
-    of_row: Codes
-    model: Codes
-    gpus: IntVector
-    cpu_milli: IntVector
-    memory_bytes: IntVector
-
-    @classmethod
-    def of(cls, table: NodeTable, resource: str) -> NodeKinds:
-        """Return the kinds of a table, remembered with it."""
-        return table.remember("kinds", resource, lambda: cls._made(table, resource))
-
-    @classmethod
-    def _made(cls, table: NodeTable, resource: str) -> NodeKinds:
-        rows = np.flatnonzero(table.whole(resource))
-        units = ((resource, 1), (CPU, _CORE_MILLI), (MEMORY, _GIB))
-        amounts = [table.allocatable_of(name)[rows] // unit * unit for name, unit in units]
-        columns = np.stack([table.models(resource).codes[rows], *amounts], axis=1)
-        kinds, inverse = np.unique(columns, axis=0, return_inverse=True)
-        of_row = np.full(len(table), -1, dtype=np.int32)
-        of_row[rows] = inverse.ravel()
-        model, gpus, cpu, memory = (frozen(np.ascontiguousarray(column)) for column in kinds.T)
-        return cls(resource, frozen(of_row), frozen(model.astype(np.int32)), gpus, cpu, memory)
-
-    def __len__(self) -> int:
-        return len(self.gpus)
-
-    def usable(self, shape: Shape) -> bool:
-        """Tell whether some kind admits the shape, and some kind is large enough in GPUs."""
-        return 1 in shape.allowed and shape.gpus <= self.largest
-
-    @cached_property
-    def largest(self) -> int:
-        """Return the GPUs of the largest kind, 0 without kinds."""
-        return int(self.gpus.max(initial=0))
 
 
 def shapes_of(table: NodeTable, kinds: NodeKinds, mix: DemandMix) -> Shapes:
     """Return (shape, pods) for every class of the mix that asks for whole GPUs of the kinds' resource."""
+    return [(shape, count) for _, shape, count in shaped_classes(table, kinds, mix)]
+
+
+def shaped_classes(table: NodeTable, kinds: NodeKinds, mix: DemandMix) -> list[tuple[PodClass, Shape, int]]:
+    """Return (class, its shape, pods) for every class of the mix that asks for whole GPUs of the kinds' resource."""
     # By identity: hashing 300 classes costs as much as the rest. The class is kept, so no other gets its id.
     known: dict[int, tuple[PodClass, Shape]] = table.remember("shapes", kinds.resource, dict)
     found = []
     for pods, count in mix.counts.items():
         if pods.gpu.whole and pods.gpu.count and pods.gpu.resource == kinds.resource:
             entry = known.get(id(pods)) or _noted(known, pods, _shape(table, kinds, pods))
-            found.append((entry[1], count))
+            found.append((*entry, count))
     return found
 
 

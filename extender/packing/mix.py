@@ -1,4 +1,6 @@
-"""The demand mix: which shapes of pods wait and run, counted exactly. What scoring expects to come is read off it.
+"""The demand mix: which shapes of pods wait and run, counted exactly; and the turnover: do more start than end?
+
+What scoring expects to come is read off both.
 
 A value like the Snapshot that carries it: ``moved`` returns a new mix. Nothing is cut off: a shape that
 makes up 1 % of the pods may be the one that needs whole nodes (docs/background.md, "Packing": FGD's 95 % cut).
@@ -9,11 +11,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from extender.packing.gpu import GpuRequest
 from extender.packing.resources import CPU, MEMORY
 from extender.packing.selectors import NO_CONSTRAINTS, NodeConstraints
 from extender.packing.types import PodInfo
+
+# Turnover forgets half of what it has seen after so large a share of the cluster's GPUs has started or ended.
+_HALF_LIFE_SHARE: Final = 0.125
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,5 +56,44 @@ class DemandMix:
         for pods, by in ((gone, -1), (come, 1)):
             for pod in pods:
                 key = PodClass.of(pod)
-                counts[key] = counts.get(key, 0) + by
-        return DemandMix({key: count for key, count in counts.items() if count})
+                # Only what is touched: hashing hundreds of classes for every pod would cost more than scoring it.
+                if (count := counts.get(key, 0) + by) != 0:
+                    counts[key] = count
+                else:
+                    del counts[key]
+        return DemandMix(counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Turnover:
+    """Whole GPUs whose pods have started and ended of late, decayed by volume: there is no clock here.
+
+    History, unlike all else in a Snapshot: made from nothing, it takes what runs for what has started.
+    """
+
+    started: float = 0.0
+    ended: float = 0.0
+
+    @classmethod
+    def of(cls, pods: Iterable[PodInfo]) -> Turnover:
+        """Return the turnover of pods that run and of which nothing else is known."""
+        return cls(started=float(sum(_held_gpus(pods).values())))
+
+    @property
+    def ended_share(self) -> float:
+        """Return ended / started, 0..1: 0 while the cluster only fills, 1 when it is in balance or empties."""
+        return min(1.0, self.ended / self.started) if self.started else 0.0
+
+    def moved(self, gone: Iterable[PodInfo], come: Iterable[PodInfo], cluster_gpus: int) -> Turnover:
+        """Return the turnover after pods have changed: of a pod in both only a change of what it holds counts."""
+        before, after = _held_gpus(gone), _held_gpus(come)
+        started = sum(gpus for uid, gpus in after.items() if uid not in before)
+        ended = sum(gpus for uid, gpus in before.items() if uid not in after)
+        if not started and not ended:
+            return self
+        kept = 0.5 ** ((started + ended) / max(1.0, _HALF_LIFE_SHARE * cluster_gpus))
+        return Turnover(kept * self.started + started, kept * self.ended + ended)
+
+
+def _held_gpus(pods: Iterable[PodInfo]) -> dict[str, int]:
+    return {pod.uid: pod.gpu.count for pod in pods if pod.holds and pod.gpu.whole and pod.gpu.count}

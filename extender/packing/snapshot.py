@@ -15,7 +15,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from extender.packing.mix import DemandMix
+from extender.packing.guidance import Guidance
+from extender.packing.mix import DemandMix, Turnover
 from extender.packing.resources import PODS, capped_sum
 from extender.packing.table import IntMatrix, IntVector, NodeTable, frozen
 from extender.packing.types import NodeInfo, PodInfo
@@ -35,8 +36,10 @@ class Snapshot:
         orphans: pods bound to nodes that are not in the table, by node name.
         pending: pods without a node, by uid; gated ones too.
         mix: the demand that waiting and running pods show.
+        turnover: how much of late has started and ended.
         booked: int64 [resource, node] of the tentative ledger: pods we scored and have not yet seen bound. Scores may
             look at it; whether a pod fits never does.
+        guidance: what a planner has worked out, less what has been used up since; None without a planner.
         generation: counts changes.
     """
 
@@ -46,7 +49,9 @@ class Snapshot:
     orphans: Mapping[str, PodTuple] = field(default_factory=dict)
     pending: Mapping[str, PodInfo] = field(default_factory=dict)
     mix: DemandMix = field(default_factory=DemandMix)
+    turnover: Turnover = field(default_factory=Turnover)
     booked: IntMatrix | None = None
+    guidance: Guidance | None = None
     generation: int = 0
     # Not an argument of the constructor, so that ``replace`` gives the new value a fresh one.
     _memo: dict[tuple[str, object], object] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -69,7 +74,8 @@ class Snapshot:
         rows = tuple(_by_uid(held.pop(name, ())) for name in table.names)
         orphans = {name: _by_uid(group) for name, group in held.items()}
         mix = DemandMix.of(pod for group in (*rows, pending.values()) for pod in group)
-        return cls(table, _sum_used(table, rows), rows, orphans, pending, mix)
+        turnover = Turnover.of(pod for group in rows for pod in group)
+        return cls(table, _sum_used(table, rows), rows, orphans, pending, mix, turnover)
 
     def __len__(self) -> int:
         return len(self.table)
@@ -162,7 +168,22 @@ class Snapshot:
         pending.update((pod.uid, pod) for pod in come if pod.waiting)
         fresh = self._laid_out(touched) if nodes is None else self._relaid(touched, NodeTable.of(nodes))
         mix = self.mix.moved(self._counted(gone, fresh), fresh._counted(come, self))  # noqa: SLF001 - one of us
-        return replace(fresh, pending=pending, mix=mix, booked=self.booked, generation=self.generation + 1)
+        return self.succeeded_by(replace(fresh, pending=pending, mix=mix), gone, come)
+
+    def succeeded_by(self, fresh: Snapshot, gone: Iterable[PodInfo], come: Iterable[PodInfo]) -> Snapshot:
+        """Return ``fresh``, which some pods gone and come have made of this Snapshot, with what only history tells."""
+        gone, come = _counting(gone), _counting(come)
+        guidance = self.guidance
+        if guidance is not None:
+            before = {pod.uid for pod in gone if pod.holds}
+            guidance = guidance.after(fresh.table, (pod for pod in come if pod.holds and pod.uid not in before))
+        return replace(
+            fresh,
+            turnover=self.turnover.moved(gone, come, fresh.table.whole_gpus),
+            booked=self.booked,
+            guidance=guidance,
+            generation=self.generation + 1,
+        )
 
     def _counted(self, pods: PodTuple, other: Snapshot) -> list[PodInfo]:
         """Return which of these pods count in the mix here, and all on nodes that the other Snapshot has not."""
@@ -174,6 +195,16 @@ class Snapshot:
     def with_booked(self, booked: IntMatrix | None) -> Snapshot:
         """Return the Snapshot with another tentative ledger."""
         return replace(self, booked=booked)
+
+    def with_guidance(self, guidance: Guidance | None) -> Snapshot:
+        """Return the Snapshot with other guidance, at the price of a few references.
+
+        Nothing that is remembered depends on guidance, so all of it is carried over.
+        """
+        fresh = replace(self, guidance=guidance)
+        fresh.__dict__.update({name: known for name, known in vars(self).items() if name not in vars(fresh)})
+        fresh._memo.update(self._memo)  # noqa: SLF001 - one of us
+        return fresh
 
     def _group(self, name: str) -> PodTuple:
         """Return the pods bound to a node, whether it is in the table or not."""

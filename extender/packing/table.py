@@ -163,6 +163,11 @@ class NodeTable:
         return self.remember("whole", resource, lambda: frozen(verdicts[column.codes]))
 
     @cached_property
+    def whole_gpus(self) -> int:
+        """Return how many whole exclusive GPUs the nodes offer, of all resources together."""
+        return sum(int(self.allocatable_of(r)[self.whole(r)].sum()) for r in self.whole_gpu_resources)
+
+    @cached_property
     def name_hash(self) -> npt.NDArray[np.uint64]:
         """Return a fixed 64-bit hash of every node name: an order that follows neither names nor time."""
         return frozen(np.array([fnv1a(name) for name in self.names], dtype=np.uint64))

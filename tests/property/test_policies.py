@@ -96,7 +96,7 @@ def test_registry_names_are_the_policies_own():
 
 
 def test_every_policy_but_the_default_has_an_oracle():
-    assert set(REGISTRY) - set(UTILITIES) <= {"hole-aware"}
+    assert set(REGISTRY) - set(UTILITIES) <= {"hole-aware", "planned"}
 
 
 def test_the_registry_cannot_be_changed():

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.packing.expected import MAX_EDGES, FitShare, NodeKinds, Weight
+from extender.packing.expected import MAX_EDGES, FitShare, Weight
+from extender.packing.kinds import NodeKinds
 from extender.packing.snapshot import Snapshot
 from tests.builders import GI, GPU, node, pod, term
 

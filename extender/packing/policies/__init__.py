@@ -17,10 +17,12 @@ from extender.packing.policies.gpu_packing import GpuPacking
 from extender.packing.policies.hole_aware import HoleAware
 from extender.packing.policies.least_allocated import LeastAllocated
 from extender.packing.policies.most_allocated import MostAllocated
+from extender.packing.policies.planned import Planned
 from extender.packing.policies.uniform import Uniform
 
 REGISTRY: Final[Mapping[str, Callable[..., Policy]]] = MappingProxyType(
     {
+        "planned": Planned,
         "hole-aware": HoleAware,
         "random": Uniform,
         "first-fit": FirstFit,

@@ -17,8 +17,9 @@ from typing import Final
 
 import numpy as np
 
-from extender.packing.expected import FitShare, NodeKinds, Shape, shapes_of
+from extender.packing.expected import FitShare, shapes_of
 from extender.packing.framework import Rows, Utilities
+from extender.packing.kinds import NodeKinds, Shape
 from extender.packing.policies import columns
 from extender.packing.resources import CPU
 from extender.packing.snapshot import Snapshot

@@ -1,0 +1,106 @@
+"""Guidance moves scores as its formula says, and without it, or once the nodes are others, nothing changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from extender.packing import quota_problem, quotas
+from extender.packing.fit import filter_nodes
+from extender.packing.guidance import Guidance
+from extender.packing.kinds import NodeKinds
+from extender.packing.mix import PodClass, Turnover
+from extender.packing.policies.hole_aware import HoleAware
+from extender.packing.policies.planned import Planned
+from tests.strategies import snapshot_of, waiting_pods, worlds
+
+HOLE_AWARE, PLANNED = HoleAware(), Planned()
+RANDOM = st.randoms(use_true_random=False)
+
+
+def candidates(snapshot, asked):
+    rows = np.flatnonzero(filter_nodes(snapshot, asked).fits)
+    return rows if len(rows) else np.arange(len(snapshot))
+
+
+def guided(snapshot, asked, random):
+    """Return the snapshot, filling, with drawn quotas for its mix and the pod, and perhaps a node for the pod."""
+    found = {}
+    for resource in snapshot.table.whole_gpu_resources:
+        _, groups = quota_problem.pose(snapshot, resource)
+        groups = {**groups, PodClass.of(asked): len(set(groups.values()))}
+        kinds = NodeKinds.of(snapshot.table, resource)
+        wanted = [[random.choice((0.0, 0.5, 4.0, 7.25)) for _ in range(len(kinds))] for _ in range(len(groups))]
+        found[resource] = quota_problem.quotas_of(kinds, groups, np.array(wanted).reshape(-1, len(kinds)))
+    nodes = {asked.uid: random.choice(snapshot.table.names)} if random.random() < 0.5 else {}
+    return replace(snapshot.with_guidance(Guidance(found, nodes)), turnover=Turnover())
+
+
+def expected(snapshot, asked, row, base):
+    """Return the utility by the formula, for one row."""
+    guidance, name = snapshot.guidance, snapshot.table.names[row]
+    bonus = 1e9 if guidance.nodes.get(asked.uid) == name else 0.0
+    of_resource = guidance.quotas.get(asked.gpu.resource)
+    if of_resource is None:
+        return base + bonus
+    wanted = of_resource.wanted[of_resource.groups[PodClass.of(asked)]].tolist()
+    kind = int(NodeKinds.of(snapshot.table, asked.gpu.resource).of_row[row])
+    most = max(wanted, default=0.0)
+    there = wanted[kind] if kind >= 0 else 0.0
+    return base - (10.0 * asked.gpu.count * (1 - there / most) if most else 0.0) + bonus
+
+
+@given(world=worlds(), asked=waiting_pods())
+def test_without_guidance_planned_is_hole_aware_bit_for_bit(world, asked):
+    snapshot = snapshot_of(world)
+    rows = candidates(snapshot, asked)
+    without = HOLE_AWARE.score(snapshot, asked, rows).tolist()
+    for same in (snapshot, snapshot.with_guidance(Guidance()), snapshot.with_guidance(None)):
+        assert PLANNED.score(same, asked, rows).tolist() == without
+
+
+@given(world=worlds(), asked=waiting_pods(), random=RANDOM)
+def test_guided_utilities_are_those_of_the_formula_and_follow_the_rows(world, asked, random):
+    snapshot = guided(snapshot_of(world), asked, random)
+    rows = candidates(snapshot, asked)
+    utilities = PLANNED.score(snapshot, asked, rows)
+    base = HOLE_AWARE.score(snapshot, asked, rows)
+    formula = [expected(snapshot, asked, row, b) for row, b in zip(rows.tolist(), base.tolist(), strict=True)]
+    assert utilities.tolist() == pytest.approx(formula)
+    assert np.isfinite(utilities).all()
+    order = random.sample(range(len(rows)), len(rows))
+    assert PLANNED.score(snapshot, asked, rows[order]).tolist() == utilities[order].tolist()
+    alone = [PLANNED.score(snapshot, asked, rows[i : i + 1])[0] for i in range(len(rows))]
+    assert alone == utilities.tolist()
+
+
+@given(world=worlds(), asked=waiting_pods(), random=RANDOM)
+def test_quotas_for_other_nodes_or_under_departures_change_nothing(world, asked, random):
+    snapshot = guided(snapshot_of(world), asked, random)
+    snapshot = snapshot.with_guidance(replace(snapshot.guidance, nodes={}))
+    rows = candidates(snapshot, asked)
+    without = HOLE_AWARE.score(snapshot, asked, rows).tolist()
+    stale = {r: replace(q, signature=("another table",)) for r, q in snapshot.guidance.quotas.items()}
+    assert PLANNED.score(snapshot.with_guidance(Guidance(stale)), asked, rows).tolist() == without
+    in_balance = replace(snapshot, turnover=Turnover(started=10.0, ended=5.0))
+    assert PLANNED.score(in_balance, asked, rows).tolist() == without
+
+
+@given(world=worlds(), random=RANDOM)
+def test_quotas_are_within_demand_and_room_and_the_same_each_time(world, random):
+    snapshot = snapshot_of(world)
+    for resource in snapshot.table.whole_gpu_resources:
+        problem, groups = quota_problem.pose(snapshot, resource)
+        wanted = quotas.solve(problem)
+        assert wanted is not None
+        assert set(groups.values()) == set(range(len(problem.gpus)))
+        assert wanted.sum(axis=1) == pytest.approx(np.minimum(wanted.sum(axis=1), problem.demand), abs=1e-6)
+        assert (wanted.sum(axis=0) <= problem.free_gpus + 1e-6).all()
+        assert (problem.cores @ wanted <= problem.free_cores + 1e-6).all()
+        assert (wanted[~problem.allowed] == 0).all()
+        again, _ = quota_problem.pose(snapshot_of(world), resource)
+        assert np.array_equal(quotas.solve(again), wanted)
