@@ -20,9 +20,13 @@ from extender.gauges import NodeCollector, StateCollector
 from extender.kube.gpurules import GpuRules
 from extender.metrics import Metrics
 from extender.packing.holds import HoldRules
+from extender.packing.policies.planned import Planned
+from extender.planmetrics import PlanMetrics
+from extender.planning import SOLVE, Planning
 from extender.scoring import make_policy
 from extender.server import Limits, Registries, TwoListeners, VerbPaths, create_app
 from extender.service import Binder, EmbeddedBinder, VerbService
+from extender.solverprocess import SolverProcess
 from extender.verbs import NOT_SYNCED, VerbSettings
 from extender.wire import Reader
 
@@ -63,11 +67,13 @@ class Service:
     readiness: Readiness
     wsgi: TwoListeners
     live: LiveCluster | None = None
+    planning: Planning | None = None
 
     def start(self) -> None:
-        """Begin to follow the cluster."""
-        if self.live is not None:
-            self.live.start()
+        """Begin to follow the cluster, and to plan."""
+        for part in (self.live, self.planning):
+            if part is not None:
+                part.start()
 
     def drain(self) -> None:
         """Turn readiness off for good."""
@@ -75,8 +81,9 @@ class Service:
 
     def stop(self) -> None:
         """End what runs beside the requests."""
-        if self.live is not None:
-            self.live.stop()
+        for part in (self.planning, self.live):
+            if part is not None:
+                part.stop()
 
 
 def build_service(config: Config, dump: ClusterDump) -> Service:
@@ -124,7 +131,14 @@ def _assemble(
     per_node.register(NodeCollector(lambda: cache.view))
     flask = create_app(verbs, readiness, Registries(metrics.registry, per_node), limits)
     paths = VerbPaths(verbs, flask, limits, serving.IdleTrimmer().note)
-    return Service(cache, verbs, metrics, readiness, TwoListeners(paths), live)
+    return Service(cache, verbs, metrics, readiness, TwoListeners(paths), live, _planning(config, cache, metrics))
+
+
+def _planning(config: Config, cache: Cache, metrics: Metrics) -> Planning | None:
+    """Return what plans for the policy; None when that makes no use of plans."""
+    if not config.planning.enabled or config.scoring.policy != Planned().name:
+        return None
+    return Planning(cache, SolverProcess(SOLVE), config.planning, PlanMetrics(metrics.registry, time.time))
 
 
 def serve(config: Config, dump: ClusterDump) -> None:

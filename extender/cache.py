@@ -31,6 +31,7 @@ from typing import Final, TypeVar
 from extender.books import Books, is_placed
 from extender.changes import Change, NodeGone, NodeSeen, NodesListed, PodGone, PodSeen, PodsListed
 from extender.ledger import Booking, Ledger, with_booked
+from extender.packing.guidance import Guidance
 from extender.packing.holds import HoldRules, Holds
 from extender.packing.snapshot import Snapshot
 from extender.packing.types import NodeInfo, PodInfo
@@ -228,6 +229,13 @@ class Cache:
             holds = self._view.holds.renewed(self.snapshot, now, self._hold_rules)
             self._next_deadline = min(ledger.next_deadline, holds.next_deadline)
             self._publish(self.snapshot, ledger, holds)
+
+    # -- plans -----------------------------------------------------------------------------------------------------
+
+    def advise(self, make: Callable[[Snapshot], Guidance | None]) -> None:
+        """Publish guidance, made of the present snapshot under the lock: so nothing starts in between."""
+        with self._lock:
+            self._publish(self.snapshot.with_guidance(make(self.snapshot)), self._view.ledger)
 
     # -- with the lock held ----------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from pydantic_core import ErrorDetails
 
 from extender.clustersettings import Cluster
 from extender.errors import ConfigError
+from extender.planningsettings import PlanningSettings
 from extender.settings import Gpus, Logging, Scoring, Section, Server, Verbs, split_address
 from extender.strictyaml import join, nearest, read_document
 
@@ -43,6 +44,7 @@ class Config(Section):
     verbs: Verbs = Field(Verbs(), description="Behaviour of the verbs.")
     gpus: Gpus = Field(Gpus(), description="What counts as a GPU and how its model is known.")
     scoring: Scoring = Field(Scoring(), description="Policy and its settings.")
+    planning: PlanningSettings = Field(PlanningSettings(), description="What is solved beside the requests.")
     logging: Logging = Field(Logging(), description="Level and format of the log.")
 
 

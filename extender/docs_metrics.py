@@ -7,6 +7,7 @@ from typing import Final
 
 from extender.gauges import NODE_SPECS, STATE_SPECS
 from extender.metrics import PREFIX, REQUEST_SPECS, WATCH_SPECS, Spec
+from extender.planmetrics import PLAN_SPECS
 
 _INTRODUCTION: Final = f"""\
 # Metrics
@@ -34,6 +35,7 @@ def render_metrics() -> str:
         "Requests": REQUEST_SPECS,
         "State": STATE_SPECS,
         "Following a live cluster": WATCH_SPECS,
+        "Planning": PLAN_SPECS,
         "Nodes, on `GET /metrics/nodes`": NODE_SPECS,
     }
     return "\n".join([_INTRODUCTION, *(line for title, specs in tables.items() for line in _section(title, specs))])

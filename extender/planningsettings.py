@@ -1,0 +1,37 @@
+"""The `planning` section of the configuration: what is solved beside the requests, how often, for how long."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from extender.settings import Section
+
+
+class PlanningSettings(Section):
+    """Quotas and joint plans, solved in a child process. Scores use them with the policy `planned`."""
+
+    enabled: bool = Field(
+        default=True,
+        description="Switch: off, no child process is started and `planned` scores as `hole-aware`.",
+    )
+    period_seconds: float = Field(
+        1.0,
+        ge=0.1,
+        le=3600,
+        description="Least seconds between two solves. 1: at kube-scheduler's pace that is tens of placements; a "
+        "quiet cluster is not solved again.",
+    )
+    deadline_seconds: float = Field(
+        10.0,
+        ge=0.1,
+        le=600,
+        description="Seconds after which the child is killed and started anew. 10: several times what the largest "
+        "clusters take, the start of the child included.",
+    )
+    stale_seconds: float = Field(
+        60.0,
+        ge=1,
+        le=3600,
+        description="Seconds after which a plan of an older state of the cluster is taken back; scores are then those "
+        "of `hole-aware`. 60: older than that, most of what it counts on has changed.",
+    )

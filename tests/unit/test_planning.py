@@ -1,0 +1,151 @@
+"""When the planner solves, what it publishes, and that trouble of the solver costs no more than the plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from extender.cache import Cache
+from extender.packing.forecast import Answer, Question
+from extender.packing.guidance import Guidance
+from extender.packing.solvers import solve
+from extender.planmetrics import PlanMetrics
+from extender.planning import Planning
+from extender.planningsettings import PlanningSettings
+from extender.solverprocess import SolverError
+from tests.builders import GPU, H100, node, pod
+
+
+@dataclass
+class FakeSolver:
+    """Solves in the process; fails, or lets something happen meanwhile, when told to."""
+
+    asked: int = 0
+    trouble: str = ""
+    meanwhile: list[object] = field(default_factory=list)
+    closed: bool = False
+
+    def solve(self, job: Question, deadline_seconds: float) -> Answer:
+        assert deadline_seconds > 0
+        self.asked += 1
+        while self.meanwhile:
+            self.meanwhile.pop()()  # type: ignore[operator]
+        if self.trouble:
+            raise SolverError(self.trouble)
+        return solve(job)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Setup:
+    """A planner over a cache, with a clock that stands until it is told to move."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.cache = Cache(tentative_seconds=10, clock=lambda: self.now)
+        self.solver = FakeSolver()
+        self.registry = CollectorRegistry()
+        metrics = PlanMetrics(self.registry, lambda: self.now)
+        self.planning = Planning(self.cache, self.solver, PlanningSettings(), metrics, lambda: self.now)
+
+    def fill(self) -> None:
+        nodes = [node("a").gpus(8, H100), node("b").gpus(8, H100), node("t").gpus(4, "Tesla-T4")]
+        self.cache.relist([n.build() for n in nodes], [pod("r").gpus(2).cpu(8).on("a").build()])
+
+    def turn(self, later: float = 0.0) -> Guidance | None:
+        self.now += later
+        self.planning.turn()
+        return self.cache.snapshot.guidance
+
+    def count(self, name: str, **labels: str) -> float:
+        return self.registry.get_sample_value(f"gpu_extender_{name}", labels) or 0.0
+
+
+@pytest.fixture
+def setup() -> Setup:
+    """Return a planner over a known cluster."""
+    made = Setup()
+    made.fill()
+    return made
+
+
+def test_nothing_is_solved_before_the_cluster_is_known() -> None:
+    setup = Setup()
+    assert setup.turn() is None
+    assert setup.solver.asked == 0
+
+
+def test_quotas_are_published_once_per_change_and_period(setup: Setup) -> None:
+    guidance = setup.turn()
+    assert guidance is not None
+    assert GPU in guidance.quotas
+    assert (setup.count("plans_total"), setup.count("plan_active")) == (1, 1)
+    assert setup.turn(later=60) is guidance, "nothing has changed"
+    setup.cache.update_pod(pod("s").gpus(1).cpu(4).on("b").build())
+    assert setup.turn() is not guidance
+    setup.cache.update_pod(pod("u").gpus(1).cpu(4).on("b").build())
+    setup.turn(later=0.5)
+    assert setup.solver.asked == 2, "the period is not over"
+    setup.turn(later=0.6)
+    assert setup.solver.asked == 3
+
+
+def test_what_pods_take_while_it_is_solved_is_counted(setup: Setup) -> None:
+    setup.solver.meanwhile.append(lambda: setup.cache.update_pod(pod("s").gpus(2).cpu(8).on("b").build()))
+    guidance = setup.turn()
+    assert guidance is not None
+    assert sum(guidance.quotas[GPU].taken.values()) == 2
+    setup.cache.update_node(node("c").gpus(8, H100).build())
+    setup.solver.meanwhile.append(lambda: setup.cache.update_pod(pod("v").gpus(1).cpu(8).on("c").build()))
+    setup.solver.meanwhile.append(lambda: setup.cache.update_node(node("d").gpus(8, H100).build()))
+    guidance = setup.turn(later=2)
+    assert guidance is not None
+    assert sum(guidance.quotas[GPU].taken.values()) in (0, 1), "of a pod whose shape was not planned nothing is taken"
+
+
+def test_trouble_is_told_once_counted_and_tried_again_with_patience(
+    setup: Setup, caplog: pytest.LogCaptureFixture
+) -> None:
+    setup.solver.trouble = "no result within 10 s"
+    for _ in range(3):
+        assert setup.turn() is None
+    assert setup.solver.asked == 1
+    for later in (2.1, 4.1, 8.1):
+        setup.turn(later)
+    assert setup.solver.asked == 4
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        "planning: no result within 10 s; scores go on without a plan"
+    ]
+    assert setup.count("plan_failures_total", why="solver") == 4
+    setup.solver.trouble = ""
+    assert setup.turn(later=60) is not None
+
+
+def test_an_old_plan_is_taken_back(setup: Setup) -> None:
+    assert setup.turn() is not None
+    setup.solver.trouble = "dead"
+    assert setup.turn(later=3600) is not None, "the cluster is as it was: the plan is not old"
+    setup.cache.update_pod(pod("s").gpus(1).cpu(4).on("b").build())
+    assert setup.turn() is None
+    assert (setup.count("plans_retired_total"), setup.count("plan_active")) == (1, 0)
+
+
+def test_a_bug_ends_neither_the_thread_nor_the_plan(setup: Setup, caplog: pytest.LogCaptureFixture) -> None:
+    def bug() -> None:
+        raise ZeroDivisionError
+
+    setup.solver.meanwhile.append(bug)
+    setup.planning.start()
+    try:
+        for _ in range(300):
+            if setup.count("plan_failures_total", why="bug"):
+                break
+            setup.planning._stop.wait(0.05)
+        assert setup.count("plan_failures_total", why="bug") == 1
+    finally:
+        setup.planning.stop()
+    assert setup.solver.closed
+    assert "bug: planning failed" in caplog.text
