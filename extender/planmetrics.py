@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from extender.metrics import Kind, Spec
 from extender.packing.forecast import Answer
+from extender.packing.plan import Status
 
 SOLVED: Final = Spec(Kind.COUNTER, "plans_total", (), "Plans published.")
 FAILED: Final = Spec(
@@ -23,7 +24,23 @@ PUBLISHED: Final = Spec(
 SECONDS: Final = Spec(
     Kind.HISTOGRAM, "plan_duration_seconds", (), "Time from question to answer, in the child and on the way."
 )
-PLAN_SPECS: Final = (SOLVED, FAILED, RETIRED, ACTIVE, PUBLISHED, SECONDS)
+STATUS: Final = Spec(
+    Kind.GAUGE, "plan_status", ("status",),
+    "1 for what is proved of the last joint plan of the queue: `OPTIMAL`, or `FEASIBLE` with a gap; all 0 without a "
+    "queue.",
+)  # fmt: skip
+OBJECTIVE: Final = Spec(Kind.GAUGE, "plan_gpus", (), "GPUs of waiting pods that the last joint plan places.")
+BOUND: Final = Spec(Kind.GAUGE, "plan_bound_gpus", (), "GPUs of waiting pods that no plan could exceed, proved.")
+GAP: Final = Spec(Kind.GAUGE, "plan_gap_ratio", (), "How far the last joint plan may be from the best, as a share.")
+NODES: Final = Spec(
+    Kind.GAUGE, "plan_nodes", (),
+    "Waiting pods whose node the last joint plan names, 0 where best fit places as much without one.",
+)  # fmt: skip
+FOLLOWED: Final = Spec(Kind.COUNTER, "plan_followed_total", (), "Pods that were bound to the node of their plan.")
+OVERRULED: Final = Spec(Kind.COUNTER, "plan_overruled_total", (), "Pods that were bound to another node.")
+PLAN_SPECS: Final = (
+    SOLVED, FAILED, RETIRED, ACTIVE, PUBLISHED, SECONDS, STATUS, OBJECTIVE, BOUND, GAP, NODES, FOLLOWED, OVERRULED,
+)  # fmt: skip
 
 WHY: Final = ("solver", "bug")
 _SECONDS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -41,6 +58,12 @@ class PlanMetrics:
         self._active = Gauge(ACTIVE.full_name, ACTIVE.text, registry=registry)
         self._published = Gauge(PUBLISHED.full_name, PUBLISHED.text, registry=registry)
         self._seconds = Histogram(SECONDS.full_name, SECONDS.text, registry=registry, buckets=_SECONDS)
+        self._status = Gauge(STATUS.full_name, STATUS.text, STATUS.labels, registry=registry)
+        self._figures = {
+            spec: Gauge(spec.full_name, spec.text, registry=registry) for spec in (OBJECTIVE, BOUND, GAP, NODES)
+        }
+        self._followed = Counter(FOLLOWED.full_name, FOLLOWED.text, registry=registry)
+        self._overruled = Counter(OVERRULED.full_name, OVERRULED.text, registry=registry)
         for why in WHY:
             self._failed.labels(why)  # at 0 from the start, or an alert on its increase would miss the first
 
@@ -50,6 +73,17 @@ class PlanMetrics:
         self._seconds.observe(seconds)
         self._active.set(1)
         self._published.set(self._clock())
+        plan = answer.plan
+        for status in (Status.OPTIMAL, Status.FEASIBLE):
+            self._status.labels(status).set(plan is not None and plan.status is status)
+        self._figures[OBJECTIVE].set(plan.objective if plan else 0)
+        self._figures[BOUND].set(plan.bound if plan else 0)
+        self._figures[GAP].set(plan.gap if plan else 0)
+        self._figures[NODES].set(len(plan.nodes) if plan and answer.gains else 0)
+
+    def ended(self, *, followed: bool) -> None:
+        """Count a pod that had a planned node and has one now."""
+        (self._followed if followed else self._overruled).inc()
 
     def failed(self, why: str) -> None:
         """Count a plan that did not come about; `why` is one of `WHY`."""

@@ -12,10 +12,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, Protocol
 
 from extender.cache import Cache
-from extender.packing.forecast import Answer, Posed, Question, pose
+from extender.packing.forecast import Answer, Posed, Question, pose, started_since
+from extender.packing.snapshot import Snapshot
 from extender.planmetrics import PlanMetrics
 from extender.planningsettings import PlanningSettings
 from extender.solverprocess import SolverError
@@ -65,6 +67,7 @@ class Planning:
         self._solved_generation = -1
         self._not_before = 0.0
         self._published_at: float | None = None
+        self._planned: Snapshot | None = None
         self._failures = 0
 
     def start(self) -> None:
@@ -93,13 +96,23 @@ class Planning:
         now, snapshot = self._clock(), self._cache.snapshot
         due = self._cache.synced and snapshot.generation != self._solved_generation and now >= self._not_before
         if due:
-            self._solve(pose(snapshot))
+            self._judge(snapshot)
+            self._solve(pose(snapshot, self._settings.queue_limit))
         self._retire(self._clock())
+
+    def _judge(self, now: Snapshot) -> None:
+        """Count which pods with a planned node have got it."""
+        planned = self._planned
+        if planned is not None and planned.guidance is not None:
+            for pod in started_since(planned, now):
+                if pod.uid in planned.guidance.nodes:
+                    self._metrics.ended(followed=planned.guidance.nodes[pod.uid] == pod.node_name)
 
     def _solve(self, posed: Posed) -> None:
         started = time.perf_counter()
+        question = replace(posed.question, deterministic_seconds=self._settings.solver_seconds)
         try:
-            answer = self._solver.solve(posed.question, self._settings.deadline_seconds)
+            answer = self._solver.solve(question, self._settings.deadline_seconds)
         except SolverError as error:
             if not self._stop.is_set():
                 if not self._failures:
@@ -109,11 +122,14 @@ class Planning:
         if self._failures:
             _LOG.info("planning: solved again after %d failures", self._failures)
         self._failures = 0
+        seconds = time.perf_counter() - started
         self._cache.advise(lambda now: posed.guidance(answer, now))
+        self._planned = self._cache.snapshot
         self._published_at = self._clock()
         self._solved_generation = posed.snapshot.generation
-        self._not_before = self._published_at + self._settings.period_seconds
-        self._metrics.solved(answer, time.perf_counter() - started)
+        # The child may be busy for a third of the time at most.
+        self._not_before = self._published_at + max(self._settings.period_seconds, 2.0 * seconds)
+        self._metrics.solved(answer, seconds)
 
     def _failed(self, why: str) -> None:
         self._failures += 1
@@ -125,6 +141,6 @@ class Planning:
         """Take guidance back that has not followed the cluster for long."""
         behind = self._cache.snapshot.generation != self._solved_generation
         if self._published_at is not None and behind and now > self._published_at + self._settings.stale_seconds:
-            self._published_at = None
+            self._published_at = self._planned = None
             self._cache.advise(lambda _: None)
             self._metrics.retired()

@@ -21,6 +21,20 @@ class PlanningSettings(Section):
         description="Least seconds between two solves. 1: at kube-scheduler's pace that is tens of placements; a "
         "quiet cluster is not solved again.",
     )
+    queue_limit: int = Field(
+        2000,
+        ge=1,
+        le=20000,
+        description="Waiting pods that are planned together, the first of the queue first. 2000: planned in 0.1 to "
+        "1 s; what comes later in the queue is seen once those have gone.",
+    )
+    solver_seconds: float = Field(
+        1.0,
+        ge=0.01,
+        le=60,
+        description="Deterministic seconds of the solver for the queue, about as long as real ones on a free core. 1: "
+        "most queues are proved in less, and more would age the plan.",
+    )
     deadline_seconds: float = Field(
         10.0,
         ge=0.1,

@@ -227,7 +227,7 @@ class Gpus(Section):
 
 
 class Parameters(Section):
-    """Weights of the terms of `hole-aware` and `planned`: plain factors, as each term is a cost in GPUs. As measured."""
+    """Weights of the terms of `hole-aware` and `planned`: plain factors, each term is a cost in GPUs. As measured."""
 
     fragmentation_weight: Weight = Field(
         1.0,

@@ -149,3 +149,33 @@ def test_a_bug_ends_neither_the_thread_nor_the_plan(setup: Setup, caplog: pytest
         setup.planning.stop()
     assert setup.solver.closed
     assert "bug: planning failed" in caplog.text
+
+
+def test_a_plan_that_gains_names_nodes_and_what_comes_of_it_is_counted(setup: Setup) -> None:
+    # Best fit, the largest first, puts 3 into 4, 2 and 2 into 5, and has 1 and 1 left for the last 2.
+    setup.cache.relist([node("five").gpus(5, H100).build(), node("four").gpus(4, H100).build()], [])
+    sizes = {"three": 3, "two-0": 2, "two-1": 2, "two-2": 2}
+    for name, gpus in sizes.items():
+        setup.cache.update_pod(pod(name).gpus(gpus).build())
+    setup.cache.update_pod(pod("gated").gpus(2).gated().build())
+    guidance = setup.turn()
+    assert guidance is not None
+    assert sorted(guidance.nodes.values()) == ["five", "five", "four", "four"]
+    assert setup.count("plan_status", status="OPTIMAL") == 1
+    assert (setup.count("plan_gpus"), setup.count("plan_bound_gpus"), setup.count("plan_gap_ratio")) == (9, 9, 0)
+    assert setup.count("plan_nodes") == 4
+    for name, gpus in sizes.items():
+        where = "four" if name == "two-2" else "five"
+        setup.cache.update_pod(pod(name).gpus(gpus).on(where).build())
+    setup.turn(later=5)
+    followed, overruled = setup.count("plan_followed_total"), setup.count("plan_overruled_total")
+    assert (followed + overruled, overruled >= 1) == (4, True)
+    assert setup.count("plan_status", status="OPTIMAL") == 0, "nobody waits"
+
+
+def test_a_plan_that_gains_nothing_leaves_the_nodes_to_scoring(setup: Setup) -> None:
+    setup.cache.update_pod(pod("w").gpus(4).build())
+    guidance = setup.turn()
+    assert guidance is not None
+    assert guidance.nodes == {}
+    assert (setup.count("plan_gpus"), setup.count("plan_nodes")) == (4, 0)
