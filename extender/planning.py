@@ -1,6 +1,6 @@
 """Plans beside the requests: when to solve, with what deadline, what to publish and when to take it back.
 
-    Cache.snapshot --pose--> [child process: solvers] --Answer--> Guidance --Cache.advise--> Snapshot that scores read
+    Cache.snapshot --pose--> [child process: solvers] --answer--> Guidance --Cache.advise--> Snapshot that scores read
 
 Advice only: scores read what was published last, and without any, or with a dead child, are those of a policy that
 needs no solver. No request waits for anything here.
@@ -16,7 +16,17 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from extender.cache import Cache
-from extender.packing.forecast import Answer, Posed, Question, pose, started_since
+from extender.packing.forecast import (
+    Answer,
+    Question,
+    QueueAnswer,
+    QuotaAnswer,
+    pose_queue,
+    pose_quotas,
+    queue_guidance,
+    started_since,
+)
+from extender.packing.guidance import Guidance
 from extender.packing.snapshot import Snapshot
 from extender.planmetrics import PlanMetrics
 from extender.planningsettings import PlanningSettings
@@ -45,6 +55,40 @@ class Solver(Protocol):
         ...
 
 
+class _Pace:
+    """When a kind of question is due: after a change of the cluster, not too often, after failures ever later."""
+
+    def __init__(self, settings: PlanningSettings) -> None:
+        self._settings = settings
+        self._not_before = 0.0
+        self._published: float | None = None
+        self._generation = -1
+        self.failures = 0
+
+    def due(self, generation: int, now: float) -> bool:
+        """Tell whether to ask about the cluster's present state."""
+        return generation != self._generation and now >= self._not_before
+
+    def published(self, generation: int, now: float, seconds: float) -> None:
+        """Note an answer; the child may be busy with such questions for a third of the time at most."""
+        self.failures = 0
+        self._published, self._generation = now, generation
+        self._not_before = now + max(self._settings.period_seconds, 2.0 * seconds)
+
+    def failed(self, now: float) -> None:
+        """Note that there was no answer."""
+        self.failures += 1
+        self._not_before = now + min(_MAX_BACKOFF_SECONDS, self._settings.period_seconds * 2.0**self.failures)
+
+    def stale(self, generation: int, now: float) -> bool:
+        """Tell, once, that the last answer has not followed the cluster for too long."""
+        old = self._published is not None and now > self._published + self._settings.stale_seconds
+        if old and generation != self._generation:
+            self._published = None
+            return True
+        return False
+
+
 class Planning:
     """The thread that keeps the guidance of a cache fresh, from `start` to `stop`."""
 
@@ -64,11 +108,8 @@ class Planning:
         self._clock = clock
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._solved_generation = -1
-        self._not_before = 0.0
-        self._published_at: float | None = None
+        self._quotas, self._queue = _Pace(settings), _Pace(settings)
         self._planned: Snapshot | None = None
-        self._failures = 0
 
     def start(self) -> None:
         """Start the thread; it must be in the process that serves: threads survive no fork."""
@@ -89,58 +130,77 @@ class Planning:
                 self.turn()
             except Exception:  # noqa: BLE001 - a bug of ours costs a plan, never the thread
                 _LOG.exception("bug: planning failed")
-                self._failed("bug")
+                self._metrics.failed("bug")
+                for pace in (self._quotas, self._queue):
+                    pace.failed(self._clock())
 
     def turn(self) -> None:
-        """Solve and publish if the cluster has changed and it is time; take back what has grown old."""
-        now, snapshot = self._clock(), self._cache.snapshot
-        due = self._cache.synced and snapshot.generation != self._solved_generation and now >= self._not_before
-        if due:
-            self._judge(snapshot)
-            self._solve(pose(snapshot, self._settings.queue_limit))
-        self._retire(self._clock())
+        """Ask what is due and publish the answers; take back what has grown old.
 
-    def _judge(self, now: Snapshot) -> None:
-        """Count which pods with a planned node have got it."""
-        planned = self._planned
-        if planned is not None and planned.guidance is not None:
-            for pod in started_since(planned, now):
-                if pod.uid in planned.guidance.nodes:
-                    self._metrics.ended(followed=planned.guidance.nodes[pod.uid] == pod.node_name)
+        Quotas go first and alone: they take milliseconds, and a queue that takes too long shall not cost them.
+        """
+        if not self._cache.synced:
+            return
+        if self._due(self._quotas):
+            self._solve_quotas()
+        if self._due(self._queue):
+            self._solve_queue()
+        generation, now = self._cache.snapshot.generation, self._clock()
+        if self._quotas.stale(generation, now):
+            self._retire(lambda guidance: replace(guidance, quotas={}))
+        if self._queue.stale(generation, now):
+            self._retire(lambda guidance: replace(guidance, nodes={}))
 
-    def _solve(self, posed: Posed) -> None:
+    def _due(self, pace: _Pace) -> bool:
+        return pace.due(self._cache.snapshot.generation, self._clock())
+
+    def _solve_quotas(self) -> None:
+        posed = pose_quotas(self._cache.snapshot)
+        found = self._ask(posed.question, self._quotas)
+        if found is not None:
+            answer, seconds = found
+            assert isinstance(answer, QuotaAnswer)  # noqa: S101 - the child answers what it is asked
+            self._cache.advise(lambda now: posed.guidance(answer, now))
+            self._quotas.published(posed.snapshot.generation, self._clock(), seconds)
+            self._metrics.quotas_solved(seconds)
+
+    def _solve_queue(self) -> None:
+        snapshot = self._cache.snapshot
+        self._judge(snapshot)
+        question = pose_queue(snapshot, self._settings.queue_limit, self._settings.solver_seconds)
+        found = (None, 0.0) if question is None else self._ask(question, self._queue)
+        if found is not None:
+            answer, seconds = found
+            assert answer is None or isinstance(answer, QueueAnswer)  # noqa: S101 - as above
+            self._cache.advise(lambda now: queue_guidance(answer, now))
+            self._planned = self._cache.snapshot
+            self._queue.published(snapshot.generation, self._clock(), seconds)
+            self._metrics.queue_planned(answer, seconds)
+
+    def _ask(self, question: Question, pace: _Pace) -> tuple[Answer, float] | None:
+        """Return the child's answer and what it took in seconds; None, and counted, when there is none."""
         started = time.perf_counter()
-        question = replace(posed.question, deterministic_seconds=self._settings.solver_seconds)
         try:
             answer = self._solver.solve(question, self._settings.deadline_seconds)
         except SolverError as error:
             if not self._stop.is_set():
-                if not self._failures:
-                    _LOG.warning("planning: %s; scores go on without a plan", error)
-                self._failed("solver")
-            return
-        if self._failures:
-            _LOG.info("planning: solved again after %d failures", self._failures)
-        self._failures = 0
-        seconds = time.perf_counter() - started
-        self._cache.advise(lambda now: posed.guidance(answer, now))
-        self._planned = self._cache.snapshot
-        self._published_at = self._clock()
-        self._solved_generation = posed.snapshot.generation
-        # The child may be busy for a third of the time at most.
-        self._not_before = self._published_at + max(self._settings.period_seconds, 2.0 * seconds)
-        self._metrics.solved(answer, seconds)
+                if not pace.failures:
+                    _LOG.warning("planning: %s; scores go on without what it would have said", error)
+                pace.failed(self._clock())
+                self._metrics.failed("solver")
+            return None
+        if pace.failures:
+            _LOG.info("planning: solved again after %d failures", pace.failures)
+        return answer, time.perf_counter() - started
 
-    def _failed(self, why: str) -> None:
-        self._failures += 1
-        self._metrics.failed(why)
-        wait = min(_MAX_BACKOFF_SECONDS, self._settings.period_seconds * 2.0**self._failures)
-        self._not_before = self._clock() + wait
+    def _judge(self, now: Snapshot) -> None:
+        """Count which pods with a planned node have got it."""
+        planned = self._planned
+        if planned is not None and planned.guidance is not None and planned.guidance.nodes:
+            for pod in started_since(planned, now):
+                if pod.uid in planned.guidance.nodes:
+                    self._metrics.ended(followed=planned.guidance.nodes[pod.uid] == pod.node_name)
 
-    def _retire(self, now: float) -> None:
-        """Take guidance back that has not followed the cluster for long."""
-        behind = self._cache.snapshot.generation != self._solved_generation
-        if self._published_at is not None and behind and now > self._published_at + self._settings.stale_seconds:
-            self._published_at = self._planned = None
-            self._cache.advise(lambda _: None)
-            self._metrics.retired()
+    def _retire(self, without: Callable[[Guidance], Guidance]) -> None:
+        self._cache.advise(lambda now: None if now.guidance is None else without(now.guidance))
+        self._metrics.retired()

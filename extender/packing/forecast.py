@@ -1,15 +1,15 @@
-"""What is worked out ahead of the requests: the question put to the solvers, and the guidance made of their answer.
+"""What is worked out ahead of the requests: the questions put to the solvers, and the guidance made of their answers.
 
-    snapshot --pose--> Question --[solvers.solve, in a child process]--> Answer --guidance--> Guidance of a snapshot
+    Snapshot --pose--> QuotaQuestion, QueueQuestion --[solvers.solve, in a child]--> answers --> Guidance of a Snapshot
 
-The question is plain arrays, so that a child process can be given it; what the answer's rows mean stays here.
+Questions are plain arrays, so that a child process can be given them; what the rows of an answer mean stays here.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -28,79 +28,89 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Question:
-    """What the solvers are asked.
+class QuotaQuestion:
+    """The quota LP of each GPU resource."""
+
+    problems: Mapping[str, QuotaProblem]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class QuotaAnswer:
+    """Float [group, kind] per GPU resource, in GPUs; a resource whose LP was not solved is left out."""
+
+    wanted: Mapping[str, Floats]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class QueueQuestion:
+    """The queue to be planned jointly.
 
     Attributes:
-        quotas: the quota LP per GPU resource.
-        queue: the pods that wait for whole GPUs, None when none does.
+        problem: the pods that wait for whole GPUs, and the nodes.
         previous: uid -> node of the plan before, to stay with where that costs nothing.
-        deterministic_seconds: of CP-SAT for the queue.
+        deterministic_seconds: what CP-SAT may take.
     """
 
-    quotas: Mapping[str, QuotaProblem] = field(default_factory=dict)
-    queue: PackingProblem | None = None
-    previous: Mapping[str, str] = field(default_factory=dict)
-    deterministic_seconds: float = 1.0
+    problem: PackingProblem
+    previous: Mapping[str, str]
+    deterministic_seconds: float
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Answer:
-    """What they answer.
+class QueueAnswer:
+    """The joint plan; ``gains`` says that it places more than best fit, one pod after the other, would."""
 
-    Attributes:
-        wanted: float [group, kind] per GPU resource, GPUs; a resource whose LP was not solved is left out.
-        plan: of the queue, None when none was asked for.
-        gains: the plan places more than one pod after the other by best fit would.
-    """
+    plan: JointPlan
+    gains: bool
 
-    wanted: Mapping[str, Floats] = field(default_factory=dict)
-    plan: JointPlan | None = None
-    gains: bool = False
+
+Question = QuotaQuestion | QueueQuestion
+Answer = QuotaAnswer | QueueAnswer
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Posed:
-    """A question, and what its answer means: ``groups`` are the rows of ``wanted`` per resource."""
+class PosedQuotas:
+    """The question of a snapshot, and which row of its answer each class of pods is, per resource."""
 
     snapshot: Snapshot
-    question: Question
+    question: QuotaQuestion
     groups: Mapping[str, Mapping[PodClass, int]]
 
-    def guidance(self, answer: Answer, now: Snapshot) -> Guidance:
-        """Return the guidance for a later snapshot: what pods have taken since the question is counted."""
+    def guidance(self, answer: QuotaAnswer, now: Snapshot) -> Guidance:
+        """Return a later snapshot's guidance with these quotas; what pods have taken since is counted."""
+        table = self.snapshot.table
         quotas = {
-            resource: quota_problem.quotas_of(
-                NodeKinds.of(self.snapshot.table, resource), self.groups[resource], wanted
-            )
+            resource: quota_problem.quotas_of(NodeKinds.of(table, resource), self.groups[resource], wanted)
             for resource, wanted in answer.wanted.items()
         }
-        nodes = _worth_following(answer, now)
-        return Guidance(quotas, nodes).after(now.table, started_since(self.snapshot, now))
+        fresh = Guidance(quotas).after(now.table, started_since(self.snapshot, now))
+        return replace(now.guidance or Guidance(), quotas=fresh.quotas)
 
 
-def pose(snapshot: Snapshot, queue_limit: int) -> Posed:
-    """Return the question of a snapshot; of the queue at most so many pods, the first first."""
+def pose_quotas(snapshot: Snapshot) -> PosedQuotas:
+    """Return the quota question of a snapshot."""
     posed = {resource: quota_problem.pose(snapshot, resource) for resource in snapshot.table.whole_gpu_resources}
+    question = QuotaQuestion({resource: problem for resource, (problem, _) in posed.items()})
+    return PosedQuotas(snapshot, question, {resource: groups for resource, (_, groups) in posed.items()})
+
+
+def pose_queue(snapshot: Snapshot, limit: int, deterministic_seconds: float) -> QueueQuestion | None:
+    """Return the question of a snapshot's queue, at most so many pods, the first first; None when nobody waits."""
     waiting = [pod for pod in snapshot.pending.values() if pod.gpu.count and pod.gpu.whole and not pod.gated]
-    first = heapq.nsmallest(queue_limit, waiting, key=queue_order)
-    question = Question(
-        {resource: problem for resource, (problem, _) in posed.items()},
-        PackingProblem.of(snapshot, first) if first else None,
-        {} if snapshot.guidance is None else snapshot.guidance.nodes,
-    )
-    return Posed(snapshot, question, {resource: groups for resource, (_, groups) in posed.items()})
+    if not waiting:
+        return None
+    problem = PackingProblem.of(snapshot, heapq.nsmallest(limit, waiting, key=queue_order))
+    return QueueQuestion(problem, snapshot.guidance.nodes if snapshot.guidance else {}, deterministic_seconds)
 
 
-def _worth_following(answer: Answer, now: Snapshot) -> Mapping[str, str]:
-    """Return uid -> node for pods that wait still.
+def queue_guidance(answer: QueueAnswer | None, now: Snapshot) -> Guidance:
+    """Return a later snapshot's guidance with the nodes of a plan, for pods that wait still.
 
     Only of a plan that gains: where best fit places as much, scoring decides better, because it looks ahead at what may
     come, and the plan at the queue alone.
     """
-    if answer.plan is None or not answer.gains:
-        return {}
-    return {uid: node for uid, node in answer.plan.nodes.items() if uid in now.pending}
+    nodes = answer.plan.nodes if answer is not None and answer.gains else {}
+    return replace(now.guidance or Guidance(), nodes={uid: node for uid, node in nodes.items() if uid in now.pending})
 
 
 def started_since(before: Snapshot, now: Snapshot) -> list[PodInfo]:

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from extender.cache import Cache
-from extender.packing.forecast import Answer, Question
+from extender.packing.forecast import Answer, Question, QuotaQuestion
 from extender.packing.guidance import Guidance
 from extender.packing.solvers import solve
 from extender.planmetrics import PlanMetrics
@@ -22,17 +22,21 @@ from tests.builders import GPU, H100, node, pod
 class FakeSolver:
     """Solves in the process; fails, or lets something happen meanwhile, when told to."""
 
-    asked: int = 0
+    quotas: int = 0
+    queues: int = 0
     trouble: str = ""
+    late_queue: bool = False
     meanwhile: list[object] = field(default_factory=list)
     closed: bool = False
 
     def solve(self, job: Question, deadline_seconds: float) -> Answer:
         assert deadline_seconds > 0
-        self.asked += 1
+        is_quota = isinstance(job, QuotaQuestion)
+        self.quotas += is_quota
+        self.queues += not is_quota
         while self.meanwhile:
             self.meanwhile.pop()()  # type: ignore[operator]
-        if self.trouble:
+        if self.trouble or (self.late_queue and not is_quota):
             raise SolverError(self.trouble)
         return solve(job)
 
@@ -75,22 +79,23 @@ def setup() -> Setup:
 def test_nothing_is_solved_before_the_cluster_is_known() -> None:
     setup = Setup()
     assert setup.turn() is None
-    assert setup.solver.asked == 0
+    assert setup.solver.quotas == 0
 
 
 def test_quotas_are_published_once_per_change_and_period(setup: Setup) -> None:
     guidance = setup.turn()
     assert guidance is not None
     assert GPU in guidance.quotas
-    assert (setup.count("plans_total"), setup.count("plan_active")) == (1, 1)
+    assert setup.count("quota_duration_seconds_count") == 1
+    assert setup.count("plan_timestamp_seconds", what="quotas") == 100
     assert setup.turn(later=60) is guidance, "nothing has changed"
     setup.cache.update_pod(pod("s").gpus(1).cpu(4).on("b").build())
     assert setup.turn() is not guidance
     setup.cache.update_pod(pod("u").gpus(1).cpu(4).on("b").build())
     setup.turn(later=0.5)
-    assert setup.solver.asked == 2, "the period is not over"
+    assert setup.solver.quotas == 2, "the period is not over"
     setup.turn(later=0.6)
-    assert setup.solver.asked == 3
+    assert setup.solver.quotas == 3
 
 
 def test_what_pods_take_while_it_is_solved_is_counted(setup: Setup) -> None:
@@ -111,17 +116,32 @@ def test_trouble_is_told_once_counted_and_tried_again_with_patience(
 ) -> None:
     setup.solver.trouble = "no result within 10 s"
     for _ in range(3):
-        assert setup.turn() is None
-    assert setup.solver.asked == 1
+        guidance = setup.turn()
+        assert guidance is not None
+        assert guidance.quotas == {}
+    assert setup.solver.quotas == 1
     for later in (2.1, 4.1, 8.1):
         setup.turn(later)
-    assert setup.solver.asked == 4
+    assert setup.solver.quotas == 4
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
-        "planning: no result within 10 s; scores go on without a plan"
+        "planning: no result within 10 s; scores go on without what it would have said"
     ]
     assert setup.count("plan_failures_total", why="solver") == 4
     setup.solver.trouble = ""
-    assert setup.turn(later=60) is not None
+    guidance = setup.turn(later=60)
+    assert guidance is not None
+    assert GPU in guidance.quotas
+
+
+def test_a_queue_that_takes_too_long_does_not_cost_the_quotas(setup: Setup) -> None:
+    setup.cache.update_pod(pod("w").gpus(4).build())
+    setup.solver.late_queue = True
+    for _ in range(4):
+        guidance = setup.turn(later=1.1)
+        assert guidance is not None
+        assert GPU in guidance.quotas
+        setup.cache.update_pod(pod("s").gpus(1).cpu(4).created(setup.now).build())
+    assert (setup.solver.quotas, setup.solver.queues) == (4, 2)
 
 
 def test_an_old_plan_is_taken_back(setup: Setup) -> None:
@@ -129,8 +149,10 @@ def test_an_old_plan_is_taken_back(setup: Setup) -> None:
     setup.solver.trouble = "dead"
     assert setup.turn(later=3600) is not None, "the cluster is as it was: the plan is not old"
     setup.cache.update_pod(pod("s").gpus(1).cpu(4).on("b").build())
-    assert setup.turn() is None
-    assert (setup.count("plans_retired_total"), setup.count("plan_active")) == (1, 0)
+    guidance = setup.turn()
+    assert guidance is not None
+    assert (guidance.quotas, guidance.nodes) == ({}, {})
+    assert setup.count("plans_retired_total") == 1
 
 
 def test_a_bug_ends_neither_the_thread_nor_the_plan(setup: Setup, caplog: pytest.LogCaptureFixture) -> None:
