@@ -63,7 +63,9 @@ def _read(key: str, parse: Callable[[str], T], annotations: Texts, say: Say) -> 
         return parse(text)
     except (ValueError, msgspec.DecodeError) as error:
         say(f"annotation {key} is ignored: {error}")
-        return None
+    except RecursionError:
+        say(f"annotation {key} is ignored: it is nested too deeply")
+    return None
 
 
 def _memory_mib(text: str) -> int:

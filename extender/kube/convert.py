@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from itertools import count
 from typing import Final
 
 from extender.kube.annotations import group_of, old_affinity, old_taints, old_tolerations, with_wishes
@@ -48,7 +49,23 @@ _OPERATORS: Final[Mapping[str, Operator]] = {str(operator): operator for operato
 _PHASES: Final[Mapping[str, Phase]] = {str(phase): phase for phase in Phase}
 _SCHEDULED: Final = "PodScheduled"
 _GATED: Final = "SchedulingGated"
+_MOST_WEIGHT: Final = 100
+_MOST_LINES: Final = 20
 _LOST: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+
+
+def _speaker(who: str, warn: Warn) -> Say:
+    """Return what takes lines about one object; the first ones are passed on, lest one object fill the log."""
+    left = count(_MOST_LINES, -1)
+
+    def say(text: str) -> None:
+        rest = next(left)
+        if rest > 0:
+            warn(f"{who}: {text}")
+        elif not rest:
+            warn(f"{who}: more like this is not shown")
+
+    return say
 
 
 # ---------------------------------------------------------------- nodes
@@ -59,9 +76,7 @@ def node_info(raw: RawNode, rules: GpuRules, warn: Warn) -> NodeInfo:
     meta, spec, status = raw.metadata or _NO_META, raw.spec or RawNodeSpec(), raw.status or RawNodeStatus()
     name = meta.name or ""
 
-    def say(text: str) -> None:
-        warn(f"node {name}: {text}")
-
+    say = _speaker(f"node {name}", warn)
     labels = _texts(meta.labels)
     capacity, allocatable = _node_amounts(status, say)
     raw_taints = old_taints(meta.annotations or {}, say) if spec.taints is None else spec.taints
@@ -118,9 +133,7 @@ def pod_info(raw: RawPod, rules: GpuRules, warn: Warn) -> PodInfo:
     namespace, name = pod_key(raw)
     labels, annotations = meta.labels or {}, meta.annotations or {}
 
-    def say(text: str) -> None:
-        warn(f"pod {namespace}/{name}: {text}")
-
+    say = _speaker(f"pod {namespace}/{name}", warn)
     requests = effective_requests(spec, say)
     affinity = old_affinity(annotations, say) if spec.affinity is None else spec.affinity
     return PodInfo(
@@ -130,7 +143,7 @@ def pod_info(raw: RawPod, rules: GpuRules, warn: Warn) -> PodInfo:
         requests=requests,
         gpu=with_wishes(rules.request(requests), annotations, say),
         constraints=_constraints(spec, affinity, annotations, say),
-        preferred=_preferred(affinity),
+        preferred=_preferred(affinity, say),
         priority=spec.priority or 0,
         created=_seconds(meta.creation_timestamp, say),
         phase=_phase(status.phase, say),
@@ -192,9 +205,17 @@ def _required(affinity: RawAffinity | None) -> tuple[Term, ...] | None:
     return None if required is None else tuple(map(_term, required.node_selector_terms or ()))
 
 
-def _preferred(affinity: RawAffinity | None) -> tuple[PreferredTerm, ...]:
+def _preferred(affinity: RawAffinity | None, say: Say) -> tuple[PreferredTerm, ...]:
     terms = affinity.node_affinity.preferred if affinity and affinity.node_affinity else None
-    return tuple(PreferredTerm(t.weight or 0, _term(t.preference or RawTerm())) for t in terms or ())
+    return tuple(PreferredTerm(_weight(t.weight, say), _term(t.preference or RawTerm())) for t in terms or ())
+
+
+def _weight(given: int | None, say: Say) -> int:
+    """Return the weight of a preferred term; 0, which the API server refuses, counts for nothing in the scheduler."""
+    weight = max(0, min(given or 0, _MOST_WEIGHT))
+    if given is not None and given != weight:
+        say(f"spec.affinity: a preferred term weighs {given!s:.20}, not 1 to {_MOST_WEIGHT}; counted as {weight}")
+    return weight
 
 
 def _term(raw: RawTerm) -> Term:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from extender.kube.raw import RawContainer, RawPodSpec, RawResources
-from extender.packing.resources import CPU, MEMORY, PODS, QuantityError, capped_sum, parse_quantity, scale_of
+from extender.packing.resources import CPU, MEMORY, PODS, QuantityError, capped_sum, is_whole, parse_quantity, scale_of
 
 Say = Callable[[str], None]
 """Takes one line about the object at hand, without its name."""
@@ -27,20 +27,26 @@ _ALWAYS: Final = "Always"
 def amounts(raw: Mapping[str, Any] | None, field: str, say: Say) -> dict[str, int]:
     """Read quantities by resource name in the units of `extender.packing.resources`.
 
-    What cannot be read, and what is below zero, is said with its field and counted as 0.
+    What cannot be read, and what is below zero, is said with its field and counted as 0; so is a part of a unit that
+    comes in whole ones (any with a domain in its name), which is counted as one.
     """
     return {name: _amount(name, value, field, say) for name, value in raw.items()} if raw else {}
 
 
 def _amount(name: str, value: object, field: str, say: Say) -> int:
+    where = f"{field}[{name:.80}]"
     try:
         amount = parse_quantity(value, scale=scale_of(name))
+        whole = "/" not in name or is_whole(value)
     except QuantityError as error:
-        say(f"{field}[{name}]: {error}; counted as 0")
+        say(f"{where}: {error}; counted as 0")
         return 0
     if amount < 0:
-        say(f"{field}[{name}]: {value!r:.40} is negative; counted as 0")
+        say(f"{where}: {value!r:.40} is negative; counted as 0")
         return 0
+    if not whole:
+        # The API server takes none: an extended resource is handed out in whole units (ValidateResourceQuantityValue).
+        say(f"{where}: {value!r:.40} is no whole number; counted as {amount}")
     return amount
 
 

@@ -1,7 +1,14 @@
-"""Kubernetes quantities as integers, and the axis along which a Snapshot lays resources out.
+"""Kubernetes quantities as integers, how they are added up, and the axis along which a Snapshot lays resources out.
 
 Units: ``cpu`` in milli-CPU, ``memory``, ``ephemeral-storage`` and ``hugepages-*`` in bytes, ``pods`` and every
-extended resource (GPUs among them) in whole units. Everything is an ``int`` in ``0 .. MAX_AMOUNT``.
+extended resource (GPUs among them) in whole units. An amount is an integer in ``0 .. MAX_AMOUNT``, however absurd.
+
+No sum may wrap round 64 bits: a full node would look empty.
+
+    on one node            ``capped_sum``, ``plus`` and ``minus`` stay at the ends of 64 bits
+    over nodes             ``total`` is exact, a Python integer
+    added to, taken from   a sum at an end would miss what is taken away later: one pod counts ``countable`` at most
+    products, ratios       are made of floats
 """
 
 from __future__ import annotations
@@ -13,6 +20,11 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
+Amounts = npt.NDArray[np.int64]
+
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
 PODS: Final = "pods"
@@ -21,6 +33,10 @@ BASE_RESOURCES: Final = (CPU, MEMORY, EPHEMERAL, PODS)
 
 # Quantity caps amounts at 2^63-1 when it parses (apimachinery pkg/api/resource/quantity.go, maxAllowed).
 MAX_AMOUNT: Final = 2**63 - 1
+_MIN_AMOUNT: Final = -(2**63)
+# Far above any node; 8,000 pods that ask for as much may meet on one.
+_MOST_COUNTABLE: Final = 2**50
+_HALF_BITS: Final = 32
 
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -59,11 +75,25 @@ def parse_quantity(value: object, *, scale: int = 1) -> int:
         QuantityError: for text outside the grammar of apimachinery pkg/api/resource/quantity.go, and for
             values that are neither text nor a whole number.
     """
+    return _scaled(_text(value), scale)
+
+
+def is_whole(value: object) -> bool:
+    """Tell whether a quantity is a whole number, so that nothing of it is rounded.
+
+    Raises:
+        QuantityError: as ``parse_quantity``.
+    """
+    text = _text(value)
+    return (text.isascii() and text.isdigit()) or _parse(text).denominator == 1
+
+
+def _text(value: object) -> str:
     if value is None:
-        return 0
+        return "0"
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise QuantityError(f"{value!r:.40} is not a quantity")
-    return _scaled(value if isinstance(value, str) else repr(value), scale)
+    return value if isinstance(value, str) else repr(value)
 
 
 @lru_cache(maxsize=4096)
@@ -80,6 +110,29 @@ def scale_of(resource: str) -> int:
 def capped_sum(left: int, right: int) -> int:
     """Add two amounts without leaving 64 bits."""
     return min(MAX_AMOUNT, left + right)
+
+
+def plus(left: Amounts, right: Amounts | int) -> Amounts:
+    """Add amounts to amounts without leaving 64 bits; neither is below zero."""
+    most: Amounts = np.subtract(MAX_AMOUNT, right, dtype=np.int64)
+    return np.add(np.minimum(left, most), right, dtype=np.int64)
+
+
+def minus(left: Amounts, right: Amounts | int) -> Amounts:
+    """Take amounts away without leaving 64 bits; `left` may be below zero, what is taken may not."""
+    least: Amounts = np.add(_MIN_AMOUNT, right, dtype=np.int64)
+    return np.subtract(np.maximum(left, least), right, dtype=np.int64)
+
+
+def total(amounts: Amounts) -> int:
+    """Return the exact sum."""
+    upper, lower = amounts >> _HALF_BITS, amounts & (2**_HALF_BITS - 1)
+    return (int(upper.sum()) << _HALF_BITS) + int(lower.sum())
+
+
+def countable(amount: int) -> int:
+    """Return what one pod's amount counts for in a sum that is added to and taken from."""
+    return min(amount, _MOST_COUNTABLE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import pytest
 from extender.packing.gpu import GpuRequest
 from extender.packing.selectors import NodeConstraints, Operator, Requirement, Term, Toleration
 from extender.packing.types import GroupRef
-from tests.apiobjects import TERM, affinity, annotated, pod, spec
+from tests.apiobjects import TERM, affinity, annotated, node, pod, spec
 
 # ---------------------------------------------------------------- annotations of Kubernetes 1.5
 
@@ -39,6 +39,22 @@ def test_a_broken_old_annotation_is_said_and_ignored(name, text):
     assert said[0].startswith(f"pod ml/p: annotation {OLD}/{name} is ignored: ")
 
 
+DEEP = '{"x":' + "[" * 5000 + "]" * 5000 + "}"
+
+
+@pytest.mark.parametrize(("name", "text"), [("affinity", DEEP), ("tolerations", f"[{DEEP}]"), ("taints", f"[{DEEP}]")])
+def test_an_old_annotation_nested_too_deeply_is_said_once_and_ignored(name, text):
+    said: list[str] = []
+    meta = {"name": "x", "namespace": "ml", "annotations": {f"{OLD}/{name}": text}}
+    if name == "taints":
+        assert node({"metadata": meta}, said.append).taints == ()
+    else:
+        assert pod({"metadata": meta}, said.append).constraints == NodeConstraints()
+    assert [line.partition(": ")[2] for line in said] == [
+        f"annotation {OLD}/{name} is ignored: it is nested too deeply"
+    ]
+
+
 # ---------------------------------------------------------------- our annotations
 
 
@@ -64,6 +80,8 @@ def test_minimum_memory_is_in_bytes_and_rounded_up(text, mib):
     ("name", "text"),
     [
         ("types", "H100,,A100"),
+        ("types", "x" * 64),  # no label's value is as long
+        ("types", ",".join(["any"] * 65)),
         ("min-memory", "lots"),
         ("min-memory", "81559"),  # MiB are meant, bytes are said
         ("min-memory", "-1"),
@@ -80,6 +98,7 @@ def test_a_faulty_wish_is_said_once_and_ignored(name, text):
     assert (gpu.types, gpu.min_memory_mib, gpu.min_compute) == ((), None, None)
     assert len(said) == 1
     assert said[0].startswith(f"pod ml/p: annotation gpu-extender.io/{name} is ignored: ")
+    assert len(said[0]) < 250
 
 
 def test_wishes_of_a_pod_without_gpus_are_none():

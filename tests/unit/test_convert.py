@@ -247,3 +247,15 @@ def test_what_other_filters_look_at_is_noted(fields, words):
 def test_whether_the_scheduler_has_refused_a_pod(condition, fields, refused):
     status = {"conditions": [{"type": "PodScheduled", **condition}]}
     assert pod({**spec(**fields), "status": status}).refused is refused
+
+
+@pytest.mark.parametrize(
+    ("given", "counted", "lines"),
+    [(1, 1, 0), (100, 100, 0), (None, 0, 0), (101, 100, 1), (2**63, 100, 1), (10**30, 100, 1), (-5, 0, 1)],
+)
+def test_the_weight_of_a_preferred_term_is_what_the_api_server_lets_through(given, counted, lines):
+    said: list[str] = []
+    data = spec(affinity=affinity(preferred=[{"weight": given, "preference": TERM}]))
+    assert [preferred.weight for preferred in pod(data, said.append).preferred] == [counted]
+    assert len(said) == lines
+    assert all("a preferred term weighs" in line for line in said)

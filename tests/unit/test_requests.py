@@ -19,7 +19,6 @@ def sidecar(requests):
         ([container({"cpu": "1"}, {"cpu": "4", GPU: "1"})], [], {"cpu": 1000, GPU: 1}),
         ([container({GPU: "0", "cpu": "1"})], [], {"cpu": 1000}),
         ([container({GPU: None})], [], {}),
-        ([container({GPU: "500m"})], [], {GPU: 1}),
         ([container({GPU: "1"})], [container({GPU: "4"})], {GPU: 4}),  # max(1, 4)
         ([container({GPU: "1"})], [sidecar({GPU: "1"}), container({GPU: "2"})], {GPU: 3}),  # max(1+1, 1+2)
         ([container({GPU: "1"})], [container({GPU: "2"}), sidecar({GPU: "1"})], {GPU: 2}),  # max(1+1, 2, 1)
@@ -33,6 +32,27 @@ def sidecar(requests):
 )
 def test_containers_and_init_containers(containers, init, expected):
     assert pod(spec(containers=containers, initContainers=init)).requests == expected
+
+
+@pytest.mark.parametrize(("text", "amount"), [("500m", 1), ("0.5", 1), ("1500m", 2), (0.25, 1), ("1e-9", 1)])
+def test_a_part_of_a_gpu_counts_as_one_and_is_said(text, amount):
+    said: list[str] = []
+    assert pod(spec({GPU: text}), warn=said.append).requests == {GPU: amount}
+    assert said == [
+        f"pod ml/p: spec.containers[0].resources.requests[{GPU}]: {text!r} is no whole number; counted as {amount}"
+    ]
+
+
+@pytest.mark.parametrize(("resource", "text"), [(GPU, "1000m"), (GPU, "2.0"), ("cpu", "0.5"), ("memory", "128000m")])
+def test_whole_numbers_and_divisible_resources_are_not_worth_a_word(resource, text):
+    assert list(pod(spec({resource: text})).requests) == [resource]
+
+
+def test_one_object_says_a_bounded_number_of_lines():
+    said: list[str] = []
+    pod(spec({f"example.com/r{at}": "many" for at in range(1000)}), warn=said.append)
+    assert len(said) == 21
+    assert said[-1] == "pod ml/p: more like this is not shown"
 
 
 def test_overhead_is_added_at_the_end():
