@@ -16,10 +16,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from extender.packing.fit import term_mask
 from extender.packing.framework import Rows
-from extender.packing.resources import CPU, MEMORY
-from extender.packing.selectors import Effect
+from extender.packing.labels import Labels
+from extender.packing.resources import CPU, MEMORY, countable, plus
+from extender.packing.selectors import Effect, TolerationSet
 from extender.packing.snapshot import Snapshot
 from extender.packing.table import IntMatrix, NodeTable
 from extender.packing.types import PodInfo
@@ -62,7 +62,8 @@ def most_allocated_profile(gpu_resources: Iterable[str], gpu_weight: int = 5) ->
 
 def nonzero_request(pod: PodInfo) -> tuple[int, int]:
     """Return (milli-CPU, bytes) the two resource scores count for a pod."""
-    return pod.requests.get(CPU, 0) or DEFAULT_CPU_MILLI, pod.requests.get(MEMORY, 0) or DEFAULT_MEMORY_BYTES
+    cpu, memory = pod.requests.get(CPU, 0), pod.requests.get(MEMORY, 0)
+    return countable(cpu or DEFAULT_CPU_MILLI), countable(memory or DEFAULT_MEMORY_BYTES)
 
 
 def nonzero_used(snapshot: Snapshot) -> npt.NDArray[np.int64]:
@@ -83,7 +84,7 @@ def _shares(
         at = (CPU, MEMORY).index(resource)
         wanted = used[at, rows] + nonzero_request(pod)[at]
     elif resource in table.axis.index and pod.requests.get(resource, 0):
-        wanted = snapshot.used[table.axis.index[resource], rows] + pod.requests[resource]
+        wanted = plus(snapshot.used[table.axis.index[resource], rows], pod.requests[resource])
     else:
         return None
     allocatable = table.allocatable[table.axis.index[resource], rows]
@@ -112,19 +113,17 @@ def balanced_allocation(snapshot: Snapshot, used: IntMatrix, pod: PodInfo, rows:
 
 def node_affinity(table: NodeTable, pod: PodInfo, rows: Rows) -> IntScores:
     """Return the summed weight of the preferred terms a node matches, scaled so that the best node has 100."""
-    total = np.zeros(len(rows), dtype=np.int64)
-    for preferred in pod.preferred:
-        total += preferred.weight * term_mask(table, preferred.term)[rows]
+    total = Labels.of(table).preferred(pod.preferred)[rows]
     highest = int(total.max(initial=0))
     return total * MAX_NODE_SCORE // highest if highest else total
 
 
 def taint_toleration(table: NodeTable, pod: PodInfo, rows: Rows) -> IntScores:
     """Return 100 for the nodes with the fewest untolerated PreferNoSchedule taints, 0 for those with the most."""
-    codes, taint_sets = table.taint_sets
+    (codes, taint_sets), tolerated = table.taint_sets, TolerationSet(pod.constraints.tolerations)
     counts = np.array(
         [
-            sum(t.effect == Effect.PREFER_NO_SCHEDULE and not pod.constraints.tolerates(t) for t in taints)
+            sum(taint.effect == Effect.PREFER_NO_SCHEDULE and not tolerated.covers(taint) for taint in taints)
             for taints in taint_sets
         ],
         dtype=np.int64,

@@ -11,13 +11,11 @@ from typing import Final
 
 import numpy as np
 
-from extender.packing.resources import PODS
+from extender.packing.resources import PODS, countable
 from extender.packing.snapshot import Snapshot
 from extender.packing.table import IntMatrix, NodeTable, frozen
 from extender.packing.types import PodInfo
 
-# Far above any node, far below what 64 bits hold: sums of absurd requests must not wrap around.
-_MOST_BOOKED: Final = 2**50
 # What Snapshot remembers of table and mix alone.
 _OF_THE_MIX: Final = frozenset({"fit share", "cpu ratio"})
 
@@ -101,4 +99,4 @@ def _add(total: IntMatrix, table: NodeTable, line: Booking | None, *, sign: int)
     total[index[PODS], row] += sign
     for name, amount in line.pod.requests.items():
         if (at := index.get(name)) is not None:
-            total[at, row] += sign * min(amount, _MOST_BOOKED)
+            total[at, row] += sign * countable(amount)

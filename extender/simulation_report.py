@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypedDict
 
-from extender.packing.fragmentation import JOB_SIZES, stranded_by_size
+from extender.packing.fragmentation import JOB_SIZES, free_gpus, stranded_by_size
 from extender.packing.snapshot import Snapshot
 from extender.packing.types import PodInfo
 from extender.simulate import KubeScheduler, Placement, schedule_all
@@ -59,6 +59,6 @@ def _summary(placements: list[Placement], snapshot: Snapshot) -> SimulationSumma
         "refused": len(placements) - len(placed),
         "gpus_arrived": sum(p.pod.gpu.count for p in placements),
         "gpus_placed": sum(p.pod.gpu.count for p in placed),
-        "free_gpus": sum(stranded_by_size(snapshot, r, [10**9])[10**9] for r in whole),
+        "free_gpus": sum(free_gpus(snapshot, resource) for resource in whole),
         "stranded_gpus": {str(size): sum(found[size] for found in stranded) for size in JOB_SIZES},
     }

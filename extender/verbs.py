@@ -14,12 +14,11 @@ from typing import Final
 import numpy as np
 
 from extender.cache import View
-from extender.packing.fit import NOT_KNOWN, Cause, Reason, Verdicts, filter_nodes, static_verdicts
+from extender.packing.fit import NOT_KNOWN, Cause, Reason, Verdicts, filter_nodes, fitting, has_room, static_verdicts
 from extender.packing.framework import Policy, Rows, Scores, run_score
 from extender.packing.holds import HELD
-from extender.packing.resources import PODS
 from extender.packing.snapshot import Snapshot
-from extender.packing.table import BoolVector, Codes, IntMatrix, NodeTable
+from extender.packing.table import Codes, NodeTable
 from extender.packing.types import PodInfo
 from extender.packing.victims import victims_on
 from extender.wire import (
@@ -74,23 +73,6 @@ def see_candidates(view: View, question: Question) -> tuple[View, Rows]:
         return view, rows
     view = view.with_nodes([question.node(at) for at in unknown.tolist()])
     return view, locate(view.snapshot.table, question.names)
-
-
-def fitting(snapshot: Snapshot, pod: PodInfo, rows: Rows) -> BoolVector:
-    """Tell which of some rows fit, as `filter_nodes` would; cheaper than that, as no reasons are asked for."""
-    if snapshot.nominated:
-        return filter_nodes(snapshot, pod).fits[rows]
-    allowed: BoolVector = static_verdicts(snapshot.table, pod.constraints, pod.gpu).codes[rows] == 0
-    return allowed & _has_room(snapshot.table, snapshot.free, pod, rows)
-
-
-def _has_room(table: NodeTable, free: IntMatrix, pod: PodInfo, rows: Rows) -> BoolVector:
-    room = np.ones(len(rows), dtype=np.bool_)
-    for name, amount in ((PODS, 1), *pod.requests.items()):
-        at = table.axis.index.get(name)
-        if amount > 0:
-            room &= np.False_ if at is None else free[at].take(rows) >= amount
-    return room
 
 
 # -- filter --------------------------------------------------------------------------------------------------------
@@ -195,7 +177,7 @@ def prioritize_candidates(
         return nothing
     snapshot = view.for_scoring(pod.uid)
     if snapshot.booked is not None:
-        still_free = candidates[_has_room(snapshot.table, snapshot.free_for_score, pod, candidates)]
+        still_free = candidates[has_room(snapshot.table, snapshot.free_for_score, pod, candidates)]
         candidates = still_free if len(still_free) else candidates
     by_row = np.zeros(len(snapshot) + 1, dtype=np.int64)  # UNKNOWN_ROW reads the last entry
     by_row[candidates] = run_score(settings.policy, snapshot, pod, candidates)

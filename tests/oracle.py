@@ -78,7 +78,7 @@ def tolerated(pod: PodInfo, taint: Taint) -> bool:
         effect = t.effect in {"", taint.effect}
         if effect and t.exists and t.key in {"", taint.key}:
             return True
-        if effect and not t.exists and t.key and (t.key, t.value) == (taint.key, taint.value):
+        if effect and not t.exists and t.key in {"", taint.key} and t.value == taint.value:
             return True
     return False
 
@@ -98,9 +98,10 @@ def term_matches(term: Term, node: NodeInfo) -> bool:
         if not line_matches(line, node.labels.get(line.key)):
             return False
     for line in term.fields:
-        if line.key != "metadata.name" or line.operator not in {"In", "NotIn"} or len(line.values) != 1:
+        if line.operator not in {"In", "NotIn"} or len(line.values) != 1:
             return False
-        if (node.name == line.values[0]) != (line.operator == "In"):
+        have = node.name if line.key == "metadata.name" else ""
+        if (have == line.values[0]) != (line.operator == "In"):
             return False
     return True
 

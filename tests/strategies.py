@@ -57,7 +57,7 @@ FIELDS = st.builds(
     Requirement,
     st.sampled_from(("metadata.name", "metadata.name", "metadata.uid")),
     st.sampled_from((Operator.IN, Operator.NOT_IN, Operator.EXISTS)),
-    st.lists(st.sampled_from(NODE_NAMES), max_size=2).map(tuple),
+    st.lists(st.sampled_from((*NODE_NAMES, "")), max_size=2).map(tuple),
 )
 TERMS = st.builds(Term, st.lists(REQUIREMENTS, max_size=2).map(tuple), st.lists(FIELDS, max_size=1).map(tuple))
 TOLERANT = NodeConstraints(tolerations=(Toleration(exists=True),))

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from extender.packing.fit import static_verdicts
+from extender.packing.memory import ByIdentity
 from extender.packing.mix import PodClass
 from extender.packing.resources import CPU, MEMORY
 from extender.packing.snapshot import Snapshot
@@ -30,7 +31,6 @@ BoolMatrix = npt.NDArray[np.bool_]
 _ROUNDS: Final = 24
 _STEP: Final = 0.8
 _TRIFLE: Final = 1e-9
-_MAX_CLASSES: Final = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,25 +78,7 @@ class ModelList(NamedTuple):
 
 
 def model_list(table: NodeTable, pods: PodClass) -> ModelList:
-    """Return the models a class may use; remembered per table."""
-    return _listed(table, _known_lists(table, pods.gpu.resource), pods)
-
-
-def _known_lists(table: NodeTable, resource: str) -> dict[int, tuple[PodClass, ModelList]]:
-    # By identity, as in expected.shapes_of: hashing a class costs more than the rest. The class is kept beside it.
-    return table.remember("model lists", resource, dict)
-
-
-def _listed(table: NodeTable, known: dict[int, tuple[PodClass, ModelList]], pods: PodClass) -> ModelList:
-    entry = known.get(id(pods))
-    if entry is None:
-        if len(known) >= _MAX_CLASSES:
-            known.clear()
-        entry = known[id(pods)] = (pods, _model_list(table, pods))
-    return entry[1]
-
-
-def _model_list(table: NodeTable, pods: PodClass) -> ModelList:
+    """Return the models a class may use."""
     groups = model_groups(table, pods.gpu.resource)
     named = static_verdicts(table, pods.constraints, pods.gpu).fits & (groups.of_row >= 0)
     fits = named.copy()
@@ -154,12 +136,13 @@ def _contention(snapshot: Snapshot, resource: str) -> Contention:
 def _demand(snapshot: Snapshot, resource: str) -> Mapping[bytes, list[int]]:
     """Return accepted models -> [untyped GPUs, typed GPUs] that the mix asks for."""
     demand: dict[bytes, list[int]] = defaultdict(lambda: [0, 0])
-    known = _known_lists(snapshot.table, resource)
+    # By identity, as in expected.shapes_of.
+    known: ByIdentity[PodClass, ModelList] = snapshot.table.remember("model lists", resource, ByIdentity)
     for pods, count in snapshot.mix.counts.items():
-        gpu = pods.gpu
-        if gpu.whole and gpu.resource == resource:
-            accepted, typed = _listed(snapshot.table, known, pods)
-            demand[accepted][typed] += count * gpu.count
+        if pods.gpu.whole and pods.gpu.resource == resource:
+            accepted, typed = known.recall(pods, lambda pods: model_list(snapshot.table, pods))
+            demand[accepted][typed] += count * pods.gpu.count
+    known.trim(len(snapshot.mix.counts))
     return demand
 
 

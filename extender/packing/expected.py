@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from extender.packing.fit import static_verdicts
 from extender.packing.kinds import NodeKinds, Shape
+from extender.packing.memory import ByIdentity
 from extender.packing.mix import DemandMix, PodClass
 from extender.packing.snapshot import Snapshot
 from extender.packing.table import Codes, IntVector, NodeTable
@@ -34,8 +35,10 @@ Rows = npt.NDArray[np.intp]
 Buckets = npt.NDArray[np.intp]
 
 MAX_EDGES: Final = 64
+_MAX_GPU_EDGES: Final = 256
 _MAX_STEPS: Final = 4096
-_MAX_CLASSES: Final = 8192
+# So many GPUs of a node count, lest sums of weights be no whole numbers.
+_MOST_GPUS: Final = 2**20
 
 
 class Weight(StrEnum):
@@ -55,21 +58,15 @@ def shapes_of(table: NodeTable, kinds: NodeKinds, mix: DemandMix) -> Shapes:
 
 def shaped_classes(table: NodeTable, kinds: NodeKinds, mix: DemandMix) -> list[tuple[PodClass, Shape, int]]:
     """Return (class, its shape, pods) for every class of the mix that asks for whole GPUs of the kinds' resource."""
-    # By identity: hashing 300 classes costs as much as the rest. The class is kept, so no other gets its id.
-    known: dict[int, tuple[PodClass, Shape]] = table.remember("shapes", kinds.resource, dict)
-    found = []
-    for pods, count in mix.counts.items():
-        if pods.gpu.whole and pods.gpu.count and pods.gpu.resource == kinds.resource:
-            entry = known.get(id(pods)) or _noted(known, pods, _shape(table, kinds, pods))
-            found.append((*entry, count))
+    # By identity: hashing 300 classes costs as much as the rest.
+    known: ByIdentity[PodClass, Shape] = table.remember("shapes", kinds.resource, ByIdentity)
+    found = [
+        (pods, known.recall(pods, lambda pods: _shape(table, kinds, pods)), count)
+        for pods, count in mix.counts.items()
+        if pods.gpu.whole and pods.gpu.count and pods.gpu.resource == kinds.resource
+    ]
+    known.trim(len(mix.counts))
     return found
-
-
-def _noted(known: dict[int, tuple[PodClass, Shape]], pods: PodClass, shape: Shape) -> tuple[PodClass, Shape]:
-    if len(known) >= _MAX_CLASSES:
-        known.clear()
-    known[id(pods)] = entry = (pods, shape)
-    return entry
 
 
 def _shape(table: NodeTable, kinds: NodeKinds, pods: PodClass) -> Shape:
@@ -130,9 +127,11 @@ class _Demand:
         """Lay out what is usable; one shape of no weight where nothing is."""
         usable = [(s, w) for s, w in shapes if kinds.usable(s)] or [(Shape(0, 0, 0, bytes(len(kinds))), 0)]
         masks = {mask: place for place, mask in enumerate(dict.fromkeys(s.allowed for s, _ in usable))}
-        columns = np.array([(s.gpus, s.cpu_milli, s.memory_bytes, w, masks[s.allowed]) for s, w in usable]).T
+        rows = [(s.gpus, s.cpu_milli, s.memory_bytes, masks[s.allowed]) for s, _ in usable]
+        gpus, cpu_milli, memory_bytes, mask = np.array(rows, dtype=np.int64).T
+        weight = np.array([weight for _, weight in usable], dtype=np.float64)
         allowed = np.array([list(mask) for mask in masks], dtype=np.float64)
-        return cls(columns[0], columns[1], columns[2], columns[3].astype(np.float64), columns[4], allowed)
+        return cls(gpus, cpu_milli, memory_bytes, weight, mask, allowed)
 
     def cumulated(self, gpus: _Axis, other: _Axis, requests: IntVector) -> Floats:
         """Return float64 [kind + 1, GPU bucket, other bucket]: weight of what fits; kind -1 is "none", all zeros."""
@@ -189,7 +188,7 @@ class FitShare:
         """
         total = float(sum(weight for _, weight in shapes) + other)
         demand = _Demand.of(kinds, shapes)
-        gpus = _Axis.of(demand.gpus, _MAX_STEPS)
+        gpus = _Axis.of(demand.gpus, _MAX_GPU_EDGES)
         cpu, memory = _Axis.of(demand.cpu_milli, edges), _Axis.of(demand.memory_bytes, edges)
         by_cpu = demand.cumulated(gpus, cpu, demand.cpu_milli)
         by_memory = demand.cumulated(gpus, memory, demand.memory_bytes)
@@ -220,7 +219,8 @@ def _weighted(shapes: Shapes, largest: int, weight: Weight) -> Shapes:
     if weight is Weight.PODS:
         return shapes
     # A pod that asks for more than any node has weighs as much as the largest node, however absurd it is.
-    return [(shape, pods * min(shape.gpus, largest)) for shape, pods in shapes]
+    most = min(largest, _MOST_GPUS)
+    return [(shape, pods * min(shape.gpus, most)) for shape, pods in shapes]
 
 
 def _prior(kinds: NodeKinds) -> Shapes:

@@ -21,13 +21,15 @@ import numpy.typing as npt
 from extender.packing.contention import model_groups
 from extender.packing.expected import FitShare
 from extender.packing.mix import DemandMix
-from extender.packing.resources import CPU, MEMORY
+from extender.packing.resources import CPU, MEMORY, total
 from extender.packing.snapshot import Snapshot
 from extender.packing.table import IntVector, NodeTable, frozen
 
 Rows = npt.NDArray[np.intp]
 
 JOB_SIZES: Final = (1, 2, 4, 8, 16)
+# Above any node that is built; one that claims more opens no more series.
+_LARGEST_SIZE: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,8 @@ class ModelFragmentation:
         allocated, free, unschedulable, withdrawn: GPUs, adding up to ``capacity``.
         overcommitted: GPUs held beyond allocatable.
         largest_placeable: the most GPUs that are free on one open node.
-        sizes: by size, for 1, 2, 4, 8, 16 and those sizes of the mix that some node of the resource has room for.
+        sizes: by size, for 1, 2, 4, 8, 16 and those sizes of the mix, up to 128, that some node of the resource has
+            room for.
         starved: free GPUs on open nodes that would be left without CPU or memory if each took what is typical for
             the mix (the median over its GPUs); 0 while nobody has asked for any.
         expected: expected fragmentation of the free GPUs on open nodes, in GPUs (``extender.packing.expected``).
@@ -129,31 +132,41 @@ def _measured(
     return ModelFragmentation(
         resource=resource,
         model=model,
-        allocated=int(np.minimum(held, allocatable).sum()),
-        free=int(usable.sum()),
-        unschedulable=int(free[~is_open].sum()),
-        withdrawn=int((capacity_of(snapshot.table, resource)[rows] - allocatable).sum()),
-        overcommitted=int(np.maximum(held - allocatable, 0).sum()),
+        allocated=total(np.minimum(held, allocatable)),
+        free=total(usable),
+        unschedulable=total(free[~is_open]),
+        withdrawn=total(capacity_of(snapshot.table, resource)[rows] - allocatable),
+        overcommitted=total(np.maximum(held - allocatable, 0)),
         largest_placeable=int(usable.max(initial=0)),
         sizes=tuple(_by_size(usable, size) for size in sizes),
-        starved=int((usable - fed[open_rows]).sum()),
+        starved=total(usable - fed[open_rows]),
         expected=_expected(snapshot, resource, usable, open_rows),
     )
 
 
 def stranded_by_size(snapshot: Snapshot, resource: str, sizes: Iterable[int]) -> dict[int, int]:
     """Return size -> free whole GPUs of all models on open nodes with fewer than ``size`` free."""
-    free = snapshot.free_of(resource)[snapshot.table.whole(resource) & snapshot.table.open]
+    free = _free_on_open_nodes(snapshot, resource)
     return {size: _by_size(free, size).stranded_gpus for size in sizes}
 
 
+def free_gpus(snapshot: Snapshot, resource: str) -> int:
+    """Return the free whole GPUs of all models on open nodes."""
+    return total(_free_on_open_nodes(snapshot, resource))
+
+
+def _free_on_open_nodes(snapshot: Snapshot, resource: str) -> IntVector:
+    return snapshot.free_of(resource)[snapshot.table.whole(resource) & snapshot.table.open]
+
+
 def _by_size(free: IntVector, size: int) -> SizeFragmentation:
-    return SizeFragmentation(size, int((free // size).sum()), int(free[free < size].sum()))
+    return SizeFragmentation(size, total(free // size), total(free[free < size]))
 
 
 def _sizes(snapshot: Snapshot, resource: str) -> tuple[int, ...]:
     # Sizes no node has are left out: they say nothing of the free GPUs, and their number would be up to the users.
-    largest = int(snapshot.allocatable_of(resource)[snapshot.table.whole(resource)].max(initial=0))
+    offered = snapshot.allocatable_of(resource)[snapshot.table.whole(resource)]
+    largest = min(int(offered.max(initial=0)), _LARGEST_SIZE)
     asked = {pods.gpu.count for pods in snapshot.mix.counts if pods.gpu.whole and pods.gpu.resource == resource}
     return tuple(sorted({*JOB_SIZES, *(size for size in asked if 0 < size <= largest)}))
 
@@ -185,10 +198,10 @@ def typical_per_gpu(mix: DemandMix, resource: str) -> tuple[int, int]:
 
 def _median(weighted: list[tuple[int, int]]) -> int:
     """Return the smallest value that at least half of the weight does not exceed; 0 of nothing."""
-    rest = sum(weight for _, weight in weighted)
-    total = rest
+    everything = sum(weight for _, weight in weighted)
+    rest = everything
     for value, weight in sorted(weighted):
         rest -= weight
-        if 2 * rest <= total:
+        if 2 * rest <= everything:
             return value
     return 0

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, TypeVar
 
 _Level = TypeVar("_Level", int, tuple[int, int])
 _SPLIT = re.compile(r"[\s_\-./()]+")
 _VENDOR_TOKENS: Final = frozenset({"nvidia", "tesla", "geforce", "quadro", "amd", "instinct", "radeon", "intel", "pro"})
+_MOST_RUNGS: Final = 64
+# What an API server takes for the value of a label: model names come from there.
+_LONGEST_NAME: Final = 63
 _FORM_FACTOR: Final = re.compile(r"sxm\d*|pcie|pci|hbm\d*e?|nvlink|oam|ngc", re.ASCII)
 
 
@@ -52,6 +55,7 @@ class GpuModel:
         exclusive: one pod per unit. False for shared, time-sliced and MIG-single nodes.
         whole: the units are whole, exclusive GPUs: what packing and fragmentation are about.
         memory_mib, compute, cuda: what the labels say; None when they say nothing.
+        tokens: the comparable form of the name; empty when unknown.
     """
 
     label: str | None = None
@@ -60,11 +64,11 @@ class GpuModel:
     memory_mib: int | None = None
     compute: tuple[int, int] | None = None
     cuda: tuple[int, int] | None = None
+    tokens: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
-    @property
-    def tokens(self) -> tuple[str, ...]:
-        """Return the comparable form of the name; empty when unknown."""
-        return model_tokens(self.label) if self.label else ()
+    def __post_init__(self) -> None:
+        # Once per node that is read, rather than once per question.
+        object.__setattr__(self, "tokens", model_tokens(self.label) if self.label else ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,13 +166,19 @@ def parse_ladder(text: str) -> tuple[TypeWish, ...]:
     """Read ``"H100,A100=5,any"``: rungs in order of preference, a rung's penalty its place unless ``=n`` gives one.
 
     Raises:
-        ValueError: with one line that quotes the faulty rung.
+        ValueError: with one line that quotes the faulty rung; too for more rungs than anybody means, and for a name
+            that no label can hold: every node would repeat it, and every model be compared with it.
     """
     wishes = []
-    for place, rung in enumerate(part.strip() for part in text.split(",")):
+    rungs = text.split(",", _MOST_RUNGS)
+    if len(rungs) > _MOST_RUNGS:
+        raise ValueError(f"{text[:80]!r}... has more than {_MOST_RUNGS} rungs")
+    for place, rung in enumerate(map(str.strip, rungs)):
         name, equals, number = (piece.strip() for piece in rung.partition("="))
         if not name:
             raise ValueError(f"rung {place + 1} of {text[:80]!r} has no name")
+        if len(name) > _LONGEST_NAME:
+            raise ValueError(f"rung {place + 1}, {name[:40]!r}..., is longer than a label's value ({_LONGEST_NAME})")
         wishes.append(TypeWish(name, _wish_tokens(name), _penalty(number, rung) if equals else float(place)))
     return tuple(wishes)
 

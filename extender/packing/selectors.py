@@ -7,7 +7,7 @@ Sources: component-helpers/scheduling/corev1/nodeaffinity (terms, operators), ap
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -22,6 +22,7 @@ _LABEL_VALUE = re.compile(f"(?:{_NAME})?", re.ASCII)
 _DNS = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _LABEL_KEY = re.compile(rf"(?:(?=.{{1,253}}/){_DNS}(?:\.{_DNS})*/)?{_NAME}", re.ASCII)
 _MAX_KEY = 253 + 1 + 63
+_OBJECT_BYTES: Final = 100
 
 
 class Operator(StrEnum):
@@ -73,8 +74,11 @@ class Requirement:
 
     @property
     def valid_field(self) -> bool:
-        """Tell whether it can read the line as one about the node's name (nodeSelectorRequirementsAsFieldSelector)."""
-        return self.key == NAME_FIELD and self.operator in _FIELD_OPERATORS and len(self.values) == 1
+        """Tell whether it can read the line as one about fields (nodeSelectorRequirementsAsFieldSelector).
+
+        Any key will do: fields that a node has not are empty (extractNodeFields gives the name alone).
+        """
+        return self.operator in _FIELD_OPERATORS and len(self.values) == 1
 
     @property
     def _countable(self) -> bool:
@@ -88,26 +92,10 @@ class Requirement:
             case _:
                 return False
 
-    def matches(self, value: str | None) -> bool:
-        """Tell whether a label value (None = absent) satisfies this valid requirement."""
-        match self.operator:
-            case Operator.IN:
-                return value is not None and value in self.values
-            case Operator.NOT_IN:
-                return value is None or value not in self.values
-            case Operator.EXISTS:
-                return value is not None
-            case Operator.DOES_NOT_EXIST:
-                return value is None
-            case _:
-                return self._compares(value)
-
-    def _compares(self, value: str | None) -> bool:
-        have = None if value is None else parse_int64(value)
-        want = parse_int64(self.values[0])
-        if have is None or want is None:
-            return False
-        return have > want if self.operator is Operator.GT else have < want
+    @property
+    def bound(self) -> int:
+        """Return the number of a valid Gt or Lt line."""
+        return int(self.values[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +110,6 @@ class Term:
         """Tell whether the term can match at all."""
         some = bool(self.expressions or self.fields)
         return some and all(r.valid for r in self.expressions) and all(r.valid_field for r in self.fields)
-
-    def matches(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Tell whether a node satisfies the term."""
-        return (
-            self.satisfiable
-            and all(r.matches(labels.get(r.key)) for r in self.expressions)
-            and all(r.matches(name) for r in self.fields)
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,20 +148,32 @@ UNSCHEDULABLE_TAINT: Final = Taint(UNSCHEDULABLE_KEY)
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A pod toleration; empty ``key`` with Exists tolerates everything, empty ``effect`` means any effect."""
+    """A pod toleration; an empty ``key`` means any key, an empty ``effect`` any effect."""
 
     key: str = ""
     exists: bool = False
     value: str = ""
     effect: str = ""
 
-    def tolerates(self, taint: Taint) -> bool:
-        """Tell whether this toleration covers the taint (core/v1 toleration.go ToleratesTaint)."""
-        if self.effect and self.effect != taint.effect:
-            return False
-        if self.key and self.key != taint.key:
-            return False
-        return self.exists or (bool(self.key) and self.value == taint.value)
+
+class TolerationSet:
+    """Which taints some tolerations cover (core/v1 toleration.go ToleratesTaint); their number costs nothing."""
+
+    def __init__(self, tolerations: tuple[Toleration, ...]) -> None:
+        self._any_value = {(t.key, t.effect) for t in tolerations if t.exists}
+        self._one_value = {(t.key, t.effect, t.value) for t in tolerations if not t.exists}
+
+    def covers(self, taint: Taint) -> bool:
+        """Tell whether one of the tolerations covers the taint."""
+        return any(
+            (key, effect) in self._any_value or (key, effect, taint.value) in self._one_value
+            for key in ("", taint.key)
+            for effect in ("", taint.effect)
+        )
+
+    def uncovered(self, taints: Iterable[Taint]) -> Taint | None:
+        """Return the first taint that keeps the pod away, None if there is none."""
+        return next((t for t in taints if t.effect in HARD_EFFECTS and not self.covers(t)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,22 +191,14 @@ class NodeConstraints:
     affinity: tuple[Term, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
 
-    def selects(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Tell whether selector and required affinity accept a node."""
-        if any(labels.get(key) != value for key, value in self.selector):
-            return False
-        return self.affinity is None or any(term.matches(name, labels) for term in self.affinity)
-
-    def untolerated(self, taints: tuple[Taint, ...]) -> Taint | None:
-        """Return the first taint that keeps the pod away, None if there is none."""
-        for taint in taints:
-            if taint.effect in HARD_EFFECTS and not self.tolerates(taint):
-                return taint
-        return None
-
-    def tolerates(self, taint: Taint) -> bool:
-        """Tell whether some toleration covers the taint."""
-        return any(t.tolerates(taint) for t in self.tolerations)
+    @property
+    def size_bytes(self) -> int:
+        """Return about how much memory the value takes."""
+        lines = [line for term in self.affinity or () for line in (*term.expressions, *term.fields)]
+        texts = [text for pair in self.selector for text in pair]
+        texts += [text for line in lines for text in (line.key, *line.values)]
+        texts += [text for t in self.tolerations for text in (t.key, t.value)]
+        return _OBJECT_BYTES * (len(texts) + len(lines) + len(self.tolerations)) + sum(map(len, texts))
 
 
 NO_CONSTRAINTS: Final = NodeConstraints()

@@ -17,7 +17,7 @@ import numpy as np
 
 from extender.packing.guidance import Guidance
 from extender.packing.mix import DemandMix, Turnover
-from extender.packing.resources import PODS, capped_sum
+from extender.packing.resources import PODS, capped_sum, minus
 from extender.packing.table import IntMatrix, IntVector, NodeTable, frozen
 from extender.packing.types import NodeInfo, PodInfo
 
@@ -100,7 +100,7 @@ class Snapshot:
     @cached_property
     def free_for_score(self) -> IntMatrix:
         """Return ``free`` less what the tentative ledger has booked."""
-        return self.free if self.booked is None else frozen(self.free - self.booked)
+        return self.free if self.booked is None else frozen(minus(self.free, self.booked))
 
     def free_of(self, resource: str) -> IntVector:
         """Return int64 [node] of one resource, never below zero; zeros when no node names it."""
@@ -234,7 +234,7 @@ class Snapshot:
                 orphans[name] = group
             else:
                 rows[row] = group
-                used[:, row] = _column(self.table, group)
+                used[:, row] = held_by(self.table, group)
         return Snapshot(self.table, frozen(used), tuple(rows), {name: g for name, g in orphans.items() if g})
 
     def _relaid(self, touched: Mapping[str, PodTuple], table: NodeTable) -> Snapshot:
@@ -252,16 +252,12 @@ class Snapshot:
         used = self.used[:, before]
         for row, (old, group) in enumerate(zip(before, rows, strict=True)):
             if old < 0 or self.pods[old] is not group:
-                used[:, row] = _column(table, group)
+                used[:, row] = held_by(table, group)
         return frozen(used)
 
 
 def _counting(pods: Iterable[PodInfo]) -> PodTuple:
     return tuple(pod for pod in pods if pod.holds or pod.waiting)
-
-
-def _waiting(pods: PodTuple) -> PodTuple:
-    return tuple(pod for pod in pods if pod.waiting)
 
 
 def _by_uid(pods: Iterable[PodInfo]) -> PodTuple:
@@ -272,12 +268,12 @@ def _sum_used(table: NodeTable, rows: tuple[PodTuple, ...]) -> IntMatrix:
     used = np.zeros((len(table.axis), len(table)), dtype=np.int64)
     for row, group in enumerate(rows):
         if group:
-            used[:, row] = _column(table, group)
+            used[:, row] = held_by(table, group)
     return frozen(used)
 
 
-def _column(table: NodeTable, group: PodTuple) -> IntVector:
-    """Return what a node's pods hold, per resource of the axis; what the axis does not name holds nothing."""
+def held_by(table: NodeTable, group: Iterable[PodInfo]) -> IntVector:
+    """Return int64 [resource]: what pods hold on one node; what the axis does not name is left out."""
     totals = [0] * len(table.axis)
     index = table.axis.index
     for pod in group:

@@ -1,7 +1,7 @@
 """The static half of a Snapshot: the nodes as columns, and what follows from their labels and taints alone.
 
-Rows are in order of node name, so a row number is also the total order of last resort. A NodeTable never changes; the
-answers it remembers (label columns, verdicts per constraint set) are functions of it and cannot be told from new ones.
+Rows are in order of node name, so a row number is also the total order of last resort. A NodeTable never changes; what
+it remembers (label columns, verdicts per constraint set) are functions of it and cannot be told from new ones.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from extender.packing.gpu import GpuModel
+from extender.packing.memory import Memory
 from extender.packing.resources import ResourceAxis
-from extender.packing.selectors import Requirement, Taint
+from extender.packing.selectors import Taint
 from extender.packing.types import NodeInfo
 
 IntVector = npt.NDArray[np.int64]
@@ -25,26 +26,13 @@ BoolVector = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.int32]
 T = TypeVar("T")
 
-_MEMO_LIMIT = 1024
+_ROOM_BYTES = 2**26
 
 
 def frozen(array: npt.NDArray[T]) -> npt.NDArray[T]:  # type: ignore[type-var]
     """Make an array read-only and return it."""
     array.setflags(write=False)
     return array
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One categorical column: ``values[codes[row]]`` is the row's value, code -1 means it has none."""
-
-    codes: Codes
-    values: tuple[str, ...]
-
-    def select(self, accept: Callable[[str | None], bool]) -> BoolVector:
-        """Return the mask of rows whose value (None when absent) is accepted; asks once per distinct value."""
-        verdicts = np.array([*(accept(v) for v in self.values), accept(None)], dtype=np.bool_)
-        return verdicts[self.codes]  # -1 reads the last entry: the verdict for "absent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +53,7 @@ class NodeTable:
         index: name -> row.
         axis: the resources of the rows of ``allocatable``.
         allocatable: int64 [resource, node], in the units of ``resources``.
+        answers: memory for what follows from the table and a pod; the constraint sets are up to the users.
     """
 
     nodes: tuple[NodeInfo, ...]
@@ -72,6 +61,7 @@ class NodeTable:
     index: Mapping[str, int]
     axis: ResourceAxis
     allocatable: IntMatrix
+    answers: Memory = field(default_factory=lambda: Memory(_ROOM_BYTES), repr=False)
     _memo: dict[tuple[str, object], object] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -91,26 +81,14 @@ class NodeTable:
         return len(self.names)
 
     def remember(self, kind: str, key: object, make: Callable[[], T]) -> T:
-        """Return ``make()``, computed once per (kind, key) while the memory lasts."""
+        """Return ``make()``, computed once per (kind, key).
+
+        Keys must be few (resources, settings), never pods: for what follows from those there is ``answers``.
+        """
         found = self._memo.get((kind, key))
         if found is None:
-            if len(self._memo) >= _MEMO_LIMIT:
-                self._memo.clear()
             found = self._memo[kind, key] = make()
         return found  # type: ignore[return-value]
-
-    def label(self, key: str) -> Column:
-        """Return the column of a label."""
-        return self.remember("label", key, lambda: _encode([n.labels.get(key) for n in self.nodes]))
-
-    @cached_property
-    def name_column(self) -> Column:
-        """Return the node names as a column (for ``matchFields``)."""
-        return Column(frozen(np.arange(len(self), dtype=np.int32)), self.names)
-
-    def select(self, requirement: Requirement) -> BoolVector:
-        """Return the rows whose labels satisfy one valid requirement."""
-        return self.label(requirement.key).select(requirement.matches)
 
     @cached_property
     def taint_sets(self) -> tuple[Codes, tuple[tuple[Taint, ...], ...]]:
@@ -135,8 +113,10 @@ class NodeTable:
         return np.zeros(len(self), dtype=np.int64) if at is None else self.allocatable[at]
 
     def models(self, resource: str) -> ModelColumn:
-        """Return the GPU models of a resource."""
-        return self.remember("models", resource, lambda: self._models(resource))
+        """Return the GPU models of a resource; none of one that no node names."""
+        # What pods ask for is up to the users: only names of nodes are remembered.
+        known = resource if resource in self.axis.index else ""
+        return self.remember("models", known, lambda: self._models(known))
 
     def _models(self, resource: str) -> ModelColumn:
         distinct: dict[GpuModel, int] = {}
@@ -158,9 +138,13 @@ class NodeTable:
 
     def whole(self, resource: str) -> BoolVector:
         """Return the rows on which the resource counts whole exclusive GPUs."""
+        known = resource if resource in self.axis.index else ""
+        return self.remember("whole", known, lambda: self._whole(known))
+
+    def _whole(self, resource: str) -> BoolVector:
         column = self.models(resource)
         verdicts = np.array([*(m.whole and m.exclusive for m in column.models), False], dtype=np.bool_)
-        return self.remember("whole", resource, lambda: frozen(verdicts[column.codes]))
+        return frozen(verdicts[column.codes])
 
     @cached_property
     def whole_gpus(self) -> int:
@@ -178,12 +162,6 @@ class NodeTable:
         rank = np.empty(len(self), dtype=np.int32)
         rank[np.argsort(self.name_hash, kind="stable")] = np.arange(len(self), dtype=np.int32)
         return frozen(rank)
-
-
-def _encode(values: list[str | None]) -> Column:
-    distinct: dict[str, int] = {}
-    codes = [-1 if v is None else distinct.setdefault(v, len(distinct)) for v in values]
-    return Column(frozen(np.array(codes, dtype=np.int32)), tuple(distinct))
 
 
 def fnv1a(text: str) -> int:

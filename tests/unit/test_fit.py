@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from extender.packing.fit import Cause, filter_nodes
+from extender.packing.fit import MAX_REASON, Cause, filter_nodes
 from extender.packing.selectors import Operator, Requirement, Taint, Term, Toleration
 from extender.packing.snapshot import Snapshot
 from extender.packing.types import Phase
@@ -92,8 +94,9 @@ TAINTED = "node(s) had untolerated taint {gpu: a100}"
         ("NoSchedule", Toleration("gpu", exists=True), ("", False)),
         ("NoSchedule", Toleration("gpu", value="a100"), ("", False)),
         ("NoSchedule", Toleration("gpu", value="h100"), (TAINTED, True)),
-        # an empty key needs Exists
-        ("NoSchedule", Toleration("", value="a100"), (TAINTED, True)),
+        # an empty key is any key
+        ("NoSchedule", Toleration("", value="a100"), ("", False)),
+        ("NoSchedule", Toleration(""), (TAINTED, True)),
     ],
 )
 def test_taints(effect, toleration, expected):
@@ -176,3 +179,31 @@ def test_gpu_wishes(asked, cause, never):
     verdicts = filter_nodes(Snapshot.of([info]), asked.build())
     assert (verdicts.reason(0).cause, bool(verdicts.never[0])) == (cause, never)
     verdict(info, asked.build())
+
+
+def test_a_reason_is_never_longer_than_a_few_names():
+    asked = pod("p").resource(f"example.com/{'x' * 100_000}", 1).build()
+    text = filter_nodes(Snapshot.of([node("n1").build()]), asked).reason(0).text
+    assert text.startswith("Insufficient example.com/xxx")
+    assert text.endswith("xxx...")
+    assert len(text) == MAX_REASON
+
+
+def test_every_scarce_resource_has_its_own_name_however_many_are_asked_for():
+    names = [f"example.com/r{at:03d}" for at in range(200)]
+    asked, info, other = pod("p"), node("n1"), node("n2")
+    for name in names:
+        asked, info, other = asked.resource(name, 1), info.resource(name, 1), other.resource(name, 1)
+    nodes = [info.resource(names[150], 0).build(), other.resource(names[3], 0).resource(names[199], 0).build()]
+    verdicts = filter_nodes(Snapshot.of([*nodes, replace(info.build(), name="n3")]), asked.build())
+    texts = [verdicts.reason(row).text for row in range(3)]
+    assert texts == [f"Insufficient {names[150]}", f"Insufficient {names[3]}, Insufficient {names[199]}", ""]
+
+
+def test_many_scarce_resources_are_counted():
+    asked = pod("p")
+    for at in range(30):
+        asked = asked.resource(f"r{at:02d}", 1)
+    text = filter_nodes(Snapshot.of([node("n1").build()]), asked.build()).reason(0).text
+    assert text.startswith("Insufficient r00, Insufficient r01, ")
+    assert text.endswith(", Insufficient r19 and 10 more")

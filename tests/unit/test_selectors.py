@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from extender.packing.fit import filter_nodes
+from extender.packing.labels import Labels
 from extender.packing.selectors import (
     NAME_FIELD,
     NodeConstraints,
@@ -11,17 +12,33 @@ from extender.packing.selectors import (
     Taint,
     Term,
     Toleration,
+    TolerationSet,
     parse_int64,
     valid_label_value,
 )
 from extender.packing.snapshot import Snapshot
+from extender.packing.table import NodeTable
+from extender.packing.types import NodeInfo
 from tests.builders import node, pod, term
 
 MEMORY = "nvidia.com/gpu.memory"
 
 
+def labels_of(name, labels):
+    return Labels.of(NodeTable.of([NodeInfo(name, labels, {}, {})]))
+
+
+def matches(asked, labels, name="n"):
+    """Tell whether a node satisfies a term."""
+    return labels_of(name, labels).matching(asked).tolist() == [True]
+
+
+def selects(constraints, labels):
+    return labels_of("n", labels).selected(constraints).tolist() == [True]
+
+
 @pytest.mark.parametrize(
-    ("operator", "values", "value", "matches"),
+    ("operator", "values", "value", "expected"),
     [
         ("In", ["a", "b"], "b", True),
         ("In", ["a"], "A", False),  # label values are case-sensitive
@@ -45,13 +62,13 @@ MEMORY = "nvidia.com/gpu.memory"
         ("Lt", ["24000"], "", False),
     ],
 )
-def test_operators(operator, values, value, matches):
+def test_operators(operator, values, value, expected):
     labels = {} if value is None else {MEMORY: value}
-    assert term(MEMORY, operator, *values).matches("n", labels) == matches
-    # the vectorised Filter agrees
+    assert matches(term(MEMORY, operator, *values), labels) == expected
+    # Filter agrees
     one = node("n") if value is None else node("n").label(MEMORY, value)
     fits = filter_nodes(Snapshot.of([one.build()]), pod("p").require(term(MEMORY, operator, *values)).build()).fits
-    assert fits.tolist() == [matches]
+    assert fits.tolist() == [expected]
 
 
 @pytest.mark.parametrize(
@@ -71,17 +88,17 @@ def test_operators(operator, values, value, matches):
     ],
 )
 def test_a_line_the_scheduler_cannot_read_matches_nothing(operator, values):
-    assert not term("key", operator, *values).matches("n", {})
-    assert not term("key", operator, *values).matches("n", {"key": "a"})
+    assert not matches(term("key", operator, *values), {})
+    assert not matches(term("key", operator, *values), {"key": "a"})
 
 
 @pytest.mark.parametrize("key", ["", "/a", "a/", "A.b/c", "-a", "a" * 64, "a b", "a/b/c"])
 def test_a_key_that_cannot_be_a_label_matches_nothing(key):
-    assert not term(key, "DoesNotExist").matches("n", {})
+    assert not matches(term(key, "DoesNotExist"), {})
 
 
 @pytest.mark.parametrize(
-    ("operator", "values", "matches"),
+    ("operator", "values", "expected"),
     [
         ("In", ["n1"], True),
         ("In", ["n2"], False),
@@ -92,20 +109,25 @@ def test_a_key_that_cannot_be_a_label_matches_nothing(key):
         ("Gt", ["1"], False),
     ],
 )
-def test_fields_know_the_name_of_the_node_and_two_operators(operator, values, matches):
+def test_fields_know_the_name_of_the_node_and_two_operators(operator, values, expected):
     by_name = Term(fields=(Requirement(NAME_FIELD, Operator(operator), tuple(values)),))
-    assert by_name.matches("n1", {}) == matches
+    assert matches(by_name, {}, "n1") == expected
     fits = filter_nodes(Snapshot.of([node("n1").build()]), pod("p").require(by_name).build()).fits
-    assert fits.tolist() == [matches]
+    assert fits.tolist() == [expected]
 
 
 def test_a_long_node_name_is_no_label_value_and_still_a_name():
     name = "gpu." * 30 + "example"
-    assert Term(fields=(Requirement(NAME_FIELD, Operator.IN, (name,)),)).matches(name, {})
+    assert matches(Term(fields=(Requirement(NAME_FIELD, Operator.IN, (name,)),)), {}, name)
 
 
-def test_other_fields_match_nothing():
-    assert not Term(fields=(Requirement("metadata.uid", Operator.NOT_IN, ("x",)),)).matches("n", {})
+@pytest.mark.parametrize(
+    ("operator", "value", "expected"),
+    [("In", "x", False), ("NotIn", "x", True), ("In", "", True), ("NotIn", "", False)],
+)
+def test_other_fields_are_empty_on_every_node(operator, value, expected):
+    # extractNodeFields gives the name alone, and fields.Set.Get "" for every other key
+    assert matches(Term(fields=(Requirement("metadata.uid", Operator(operator), (value,)),)), {}) == expected
 
 
 def test_a_label_may_be_called_like_the_field():
@@ -116,24 +138,38 @@ def test_a_label_may_be_called_like_the_field():
 
 def test_lines_of_a_term_must_all_match_and_one_term_is_enough():
     both = Term((Requirement("a", Operator.EXISTS), Requirement("b", Operator.EXISTS)))
-    assert both.matches("n", {"a": "", "b": ""})
-    assert not both.matches("n", {"a": ""})
+    assert matches(both, {"a": "", "b": ""})
+    assert not matches(both, {"a": ""})
     either = NodeConstraints(affinity=(both, term("c", "Exists")))
-    assert either.selects("n", {"c": "1"})
-    assert not either.selects("n", {"a": "1"})
+    assert selects(either, {"c": "1"})
+    assert not selects(either, {"a": "1"})
 
 
 def test_an_empty_term_and_an_empty_list_of_terms_match_nothing():
-    assert not Term().matches("n", {})
-    assert not NodeConstraints(affinity=()).selects("n", {})
-    assert NodeConstraints(affinity=None).selects("n", {})
+    assert not matches(Term(), {})
+    assert not selects(NodeConstraints(affinity=()), {})
+    assert selects(NodeConstraints(affinity=None), {})
 
 
 def test_the_selector_compares_whole_values_and_knows_no_grammar():
     constraints = NodeConstraints(selector=(("gpu", "Tesla M40"),))
-    assert constraints.selects("n", {"gpu": "Tesla M40"})
-    assert not constraints.selects("n", {"gpu": "Tesla-M40"})
-    assert not constraints.selects("n", {})
+    assert selects(constraints, {"gpu": "Tesla M40"})
+    assert not selects(constraints, {"gpu": "Tesla-M40"})
+    assert not selects(constraints, {})
+
+
+def test_more_labels_than_nodes_have_are_still_told_apart():
+    keys = [f"k{at}" for at in range(50)]
+    assert selects(NodeConstraints(selector=tuple((key, "") for key in keys)), dict.fromkeys(keys, ""))
+    missing = Term(tuple(Requirement(f"no-{key}", Operator.DOES_NOT_EXIST) for key in keys))
+    assert matches(missing, dict.fromkeys(keys, ""))
+    assert not matches(term("no-such", "In", ""), dict.fromkeys(keys, ""))
+
+
+def test_preferred_terms_add_up():
+    table = NodeTable.of([NodeInfo(name, labels, {}, {}) for name, labels in (("a", {"x": "1"}), ("b", {}))])
+    terms = pod("p").prefer(30, term("x", "Exists")).prefer(5, term("y", "DoesNotExist")).prefer(9, Term()).build()
+    assert Labels.of(table).preferred(terms.preferred).tolist() == [35, 5]
 
 
 @pytest.mark.parametrize(
@@ -147,19 +183,25 @@ def test_the_selector_compares_whole_values_and_knows_no_grammar():
         (Toleration("other", exists=True), False),
         (Toleration(exists=True), True),
         (Toleration(exists=True, effect="NoExecute"), False),
-        (Toleration(value="v"), False),
+        (Toleration(value="v"), True),  # an empty key is any key, whatever validation asks for
+        (Toleration(value="w"), False),
+        (Toleration(), False),
     ],
 )
 def test_tolerations(toleration, tolerated):
     taint = Taint("k", "v", "NoSchedule")
-    assert toleration.tolerates(taint) == tolerated
-    kept_off = NodeConstraints(tolerations=(toleration,)).untolerated((taint,))
-    assert kept_off == (None if tolerated else taint)
+    tolerations = TolerationSet((Toleration("q"), toleration))
+    assert tolerations.covers(taint) == tolerated
+    assert tolerations.uncovered((taint,)) == (None if tolerated else taint)
+
+
+def test_a_toleration_of_nothing_tolerates_any_taint_without_value():
+    assert TolerationSet((Toleration(),)).covers(Taint("k"))
 
 
 def test_only_two_effects_keep_pods_away():
     taints = (Taint("a", effect="PreferNoSchedule"), Taint("b", effect="Whatever"), Taint("c", effect="NoExecute"))
-    assert NodeConstraints().untolerated(taints) == taints[2]
+    assert TolerationSet(()).uncovered(taints) == taints[2]
 
 
 @pytest.mark.parametrize(

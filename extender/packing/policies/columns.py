@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from extender.packing.framework import Rows, Utilities
-from extender.packing.resources import CPU
+from extender.packing.resources import CPU, plus
 from extender.packing.snapshot import Snapshot
 from extender.packing.table import IntVector
 from extender.packing.types import PodInfo
@@ -28,10 +28,10 @@ def allocatable(snapshot: Snapshot, resource: str, rows: Rows) -> IntVector:
 def free_gpus(snapshot: Snapshot, pod: PodInfo, rows: Rows) -> IntVector:
     """Return int64 [row]: free GPUs of the pod's resource; for a pod without GPUs, of all whole GPU resources."""
     names = (pod.gpu.resource,) if pod.gpu.count else snapshot.table.whole_gpu_resources
-    total = np.zeros(len(rows), dtype=np.int64)
+    gpus = np.zeros(len(rows), dtype=np.int64)
     for name in names:
-        total = total + free(snapshot, name, rows)
-    return total
+        gpus = plus(gpus, free(snapshot, name, rows))
+    return gpus
 
 
 def cpu_after(snapshot: Snapshot, pod: PodInfo, rows: Rows) -> IntVector:

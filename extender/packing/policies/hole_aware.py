@@ -15,10 +15,11 @@ import numpy as np
 
 from extender.packing.contention import contention, model_list
 from extender.packing.expected import FitShare
-from extender.packing.fit import filter_nodes, term_mask
+from extender.packing.fit import fitting
 from extender.packing.framework import Rows, Utilities
+from extender.packing.labels import Labels
 from extender.packing.mix import PodClass
-from extender.packing.resources import CPU, MEMORY
+from extender.packing.resources import CPU, MEMORY, plus
 from extender.packing.snapshot import Snapshot
 from extender.packing.table import IntVector
 from extender.packing.types import PodInfo
@@ -99,7 +100,7 @@ def large_node(question: Candidates) -> Utilities:
     if 4 * question.count > largest:
         return np.zeros(len(question.rows))
     left = np.maximum(question.gpus - question.count, 0)
-    cost: Utilities = question.count * (sizes[question.rows] == largest) * left / largest
+    cost: Utilities = float(question.count) * (sizes[question.rows] == largest) * left / largest
     return cost
 
 
@@ -138,15 +139,12 @@ def preference(question: Candidates) -> Utilities:
     pod = question.pod
     if not pod.preferred:
         return np.zeros(len(question.rows))
-    matched = np.zeros(len(question.snapshot))
-    for preferred in pod.preferred:
-        matched += preferred.weight * term_mask(question.snapshot.table, preferred.term)
-    best = float(matched[filter_nodes(question.snapshot, pod).fits].max(initial=0.0))
-    return (
-        question.count * (1.0 - np.minimum(matched[question.rows] / max(best, 1.0), 1.0))
-        if best
-        else 0.0 * matched[question.rows]
-    )
+    matched = Labels.of(question.snapshot.table).preferred(pod.preferred)
+    everywhere = np.arange(len(question.snapshot))
+    best = float(matched[fitting(question.snapshot, pod, everywhere)].max(initial=0))
+    if not best:
+        return np.zeros(len(question.rows))
+    return question.count * (1.0 - np.minimum(matched[question.rows] / best, 1.0))
 
 
 def tie(question: Candidates) -> Utilities:
@@ -217,5 +215,5 @@ def _gpus(snapshot: Snapshot, rows: Rows) -> tuple[IntVector, np.ndarray[tuple[i
     free, has = np.zeros(len(rows), dtype=np.int64), np.zeros(len(rows), dtype=np.bool_)
     for resource in snapshot.table.gpu_resources:
         has |= snapshot.allocatable_of(resource)[rows] > 0
-        free += _free(snapshot, resource, rows)
+        free = plus(free, _free(snapshot, resource, rows))
     return free, has
