@@ -17,6 +17,7 @@ from extender.cache import View
 from extender.metrics import Kind, Spec
 from extender.packing.fit import static_verdicts
 from extender.packing.fragmentation import ModelFragmentation, capacity_of, measure
+from extender.packing.resources import total
 from extender.packing.snapshot import Snapshot
 from extender.packing.table import BoolVector, IntVector, NodeTable
 from extender.packing.types import PodInfo
@@ -28,9 +29,12 @@ _LARGEST_SIZE: Final = 16
 
 GPUS: Final = Spec(
     Kind.GAUGE, "gpus", ("resource", "model", "state"),
-    "GPUs as built, in four states that add up: `allocated` to pods; `free` to be had now; `unschedulable`, free on "
-    "cordoned or unready nodes; `withdrawn`, built in but not allocatable. MIG slices and shared GPUs have their own "
-    "resource names.",
+    "Whole, exclusive GPUs as built, in four states that add up: `allocated` to pods; `free` to be had now; "
+    "`unschedulable`, free on cordoned or unready nodes; `withdrawn`, built in but not allocatable.",
+)  # fmt: skip
+SLICES: Final = Spec(
+    Kind.GAUGE, "gpu_slices", ("resource", "model", "state"),
+    "MIG slices, and shares of GPUs that several pods use, in the states of `gpus`; in units of the resource.",
 )  # fmt: skip
 OVERCOMMITTED: Final = Spec(
     Kind.GAUGE, "overcommitted_gpus", _MODEL, "GPUs that pods hold beyond what their nodes have; 0 in a sound cluster."
@@ -74,19 +78,22 @@ GENERATION: Final = Spec(
 AGE: Final = Spec(Kind.GAUGE, "snapshot_age_seconds", (), "Seconds since the last change of the cluster was seen.")
 
 STATE_SPECS: Final = (
-    GPUS, OVERCOMMITTED, LARGEST, PLACEABLE, STRANDED, STARVED, FRAGMENTATION, PENDING_PODS, PENDING_GPUS, GATED,
-    NODES, TENTATIVE, HOLDS, SYNCED, GENERATION, AGE,
+    GPUS, SLICES, OVERCOMMITTED, LARGEST, PLACEABLE, STRANDED, STARVED, FRAGMENTATION, PENDING_PODS, PENDING_GPUS,
+    GATED, NODES, TENTATIVE, HOLDS, SYNCED, GENERATION, AGE,
 )  # fmt: skip
 
 NODE_GPUS: Final = Spec(
     Kind.GAUGE,
     "node_gpus",
     ("node", "resource", "model", "state"),
-    "GPUs of each node in the states of `gpus`. On `/metrics/nodes` alone: with thousands of nodes this is for slow "
-    "scrapes; joins with `kube_node_*` on `node`.",
+    "Whole, exclusive GPUs of each node in the states of `gpus`. On `/metrics/nodes` alone: with thousands of nodes "
+    "this is for slow scrapes; joins with `kube_node_*` on `node`.",
+)
+NODE_SLICES: Final = Spec(
+    Kind.GAUGE, "node_gpu_slices", ("node", "resource", "model", "state"), "The same of what is in `gpu_slices`."
 )
 
-NODE_SPECS: Final = (NODE_GPUS,)
+NODE_SPECS: Final = (NODE_GPUS, NODE_SLICES)
 
 Sample = tuple[tuple[str, ...], float]
 
@@ -104,7 +111,8 @@ class StateCollector(Collector):
         view = self._view()
         snapshot = view.snapshot
         yield from _scalars(view, self._clock())
-        yield _family(GPUS, gpu_states(snapshot))
+        yield _family(GPUS, gpu_states(snapshot, whole=True))
+        yield _family(SLICES, gpu_states(snapshot, whole=False))
         yield from _fragmentation(measure(snapshot))
         yield from _queue(snapshot)
 
@@ -121,12 +129,14 @@ class NodeCollector(Collector):
         self._view = view
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the one gauge."""
-        yield _family(NODE_GPUS, node_gpu_states(self._view().snapshot))
+        """Yield both gauges."""
+        snapshot = self._view().snapshot
+        yield _family(NODE_GPUS, node_gpu_states(snapshot, whole=True))
+        yield _family(NODE_SLICES, node_gpu_states(snapshot, whole=False))
 
     def describe(self) -> Iterator[Metric]:
-        """Yield it without samples."""
-        return iter((_family(NODE_GPUS, ()),))
+        """Yield them without samples."""
+        return (_family(spec, ()) for spec in NODE_SPECS)
 
 
 def _family(spec: Spec, samples: Iterable[Sample]) -> GaugeMetricFamily:
@@ -150,21 +160,22 @@ def _scalars(view: View, now: float) -> Iterator[Metric]:
 # -- GPUs ----------------------------------------------------------------------------------------------------------
 
 
-def gpu_states(snapshot: Snapshot) -> Iterator[Sample]:
-    """Yield ((resource, model, state), GPUs) for every resource and model that has any, slices and shared ones too."""
+def gpu_states(snapshot: Snapshot, *, whole: bool) -> Iterator[Sample]:
+    """Yield ((resource, model, state), GPUs) for every resource and model that has any: whole GPUs, or all others."""
     for resource in snapshot.table.gpu_resources:
-        totals = _totals(snapshot, resource)
+        totals = _totals(snapshot, resource, whole=whole)
         for model in sorted(totals):
             for state, amount in totals[model].items():
                 yield (resource, model, state), amount
 
 
-def node_gpu_states(snapshot: Snapshot) -> Iterator[Sample]:
-    """Yield ((node, resource, model, state), GPUs) for every GPU resource that a node names."""
+def node_gpu_states(snapshot: Snapshot, *, whole: bool) -> Iterator[Sample]:
+    """Yield ((node, resource, model, state), GPUs) for every GPU resource that a node names: whole, or others."""
     for resource in snapshot.table.gpu_resources:
         per_row = {state: amounts.tolist() for state, amounts in _states(snapshot, resource).items()}
+        asked = snapshot.table.whole(resource) == whole
         for row, node in enumerate(snapshot.table.nodes):
-            if (model := node.gpus.get(resource)) is not None:
+            if asked[row] and (model := node.gpus.get(resource)) is not None:
                 for state, amounts in per_row.items():
                     yield (node.name, resource, model.label or UNKNOWN, state), amounts[row]
 
@@ -181,22 +192,22 @@ def _states(snapshot: Snapshot, resource: str) -> dict[str, IntVector]:
     }
 
 
-def _totals(snapshot: Snapshot, resource: str) -> dict[str, Counter[str]]:
+def _totals(snapshot: Snapshot, resource: str, *, whole: bool) -> dict[str, dict[str, int]]:
     table, per_row = snapshot.table, _states(snapshot, resource)
-    built_or_held = capacity_of(table, resource) + snapshot.used[table.axis.index[resource]] > 0
-    totals: dict[str, Counter[str]] = {}
-    for model, rows in _rows_by_model(table, resource):
+    built_or_held = (capacity_of(table, resource) > 0) | (snapshot.used[table.axis.index[resource]] > 0)
+    totals = {}
+    for model, rows in _rows_by_model(table, resource, whole=whole):
         if built_or_held[rows].any():
-            totals[model] = Counter({state: int(amounts[rows].sum()) for state, amounts in per_row.items()})
+            totals[model] = {state: total(amounts[rows]) for state, amounts in per_row.items()}
     return totals
 
 
-def _rows_by_model(table: NodeTable, resource: str) -> list[tuple[str, BoolVector]]:
-    column = table.models(resource)
+def _rows_by_model(table: NodeTable, resource: str, *, whole: bool) -> list[tuple[str, BoolVector]]:
+    column, asked = table.models(resource), table.whole(resource) == whole
     codes = defaultdict(list)
     for code, model in enumerate(column.models):
         codes[model.label or UNKNOWN].append(code)
-    return [(label, np.isin(column.codes, group)) for label, group in codes.items()]
+    return [(label, asked & np.isin(column.codes, group)) for label, group in codes.items()]
 
 
 def _fragmentation(measured: Iterable[ModelFragmentation]) -> Iterator[Metric]:

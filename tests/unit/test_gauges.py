@@ -98,7 +98,21 @@ def test_case_127_demand_by_resource():
     assert scraped.samples("pending_gpus") == {(GPU, "any"): 6, (MIG, "any"): 1, ("amd.com/gpu", "any"): 0}
     assert scraped.samples("pending_pods") == {(GPU, "any", "2"): 1, (GPU, "any", "4"): 1, (MIG, "any", "1"): 1}
     assert scraped.samples("gated_pods") == {(GPU,): 1}
-    assert scraped.value("gpus", resource=MIG, model="unknown", state="allocated") == 3
+    assert scraped.value("gpu_slices", resource=MIG, model="unknown", state="allocated") == 3
+    assert scraped.value("gpu_slices", resource=MIG, model="unknown", state="free") == 4
+    assert scraped.value("gpus", resource=MIG, model="unknown", state="allocated") is None
+
+
+def test_shared_gpus_are_no_whole_ones_though_resource_and_model_are_the_same():
+    scraped = Scraped(built(node("a").gpus(8, H100), node("b").gpus(16, H100, exclusive=False, whole=False)))
+    assert scraped.value("gpus", resource=GPU, model=H100, state="free") == 8
+    assert scraped.value("gpu_slices", resource=GPU, model=H100, state="free") == 16
+    per_node = CollectorRegistry()
+    per_node.register(NodeCollector(lambda: scraped.cache.view))
+    page = generate_latest(per_node).decode()
+    assert 'gpu_extender_node_gpus{model="NVIDIA-H100-80GB-HBM3",node="a"' in page
+    assert 'gpu_extender_node_gpu_slices{model="NVIDIA-H100-80GB-HBM3",node="b"' in page
+    assert "slices" not in page.split('node="a"')[1].split("\n")[0]
 
 
 @pytest.mark.parametrize(
@@ -159,20 +173,24 @@ def test_an_empty_cluster_has_no_accelerator_series():
 def test_numbers_are_sane_in_any_state(world):
     scraped = Scraped(world.nodes, world.pods)
     per_node = NodeCollector(lambda: scraped.cache.view)
-    totals: dict[tuple[str, ...], float] = defaultdict(float)
+    totals: dict[str, dict[tuple[str, ...], float]] = defaultdict(lambda: defaultdict(float))
     for family in per_node.collect():
         for sample in family.samples:
-            totals[tuple(sample.labels[k] for k in ("resource", "model", "state"))] += sample.value
+            key = tuple(sample.labels[k] for k in ("resource", "model", "state"))
+            totals[family.name.removeprefix("gpu_extender_node_")][key] += sample.value
     for family in scraped.registry.collect():
         for sample in family.samples:
             assert sample.value >= 0
             assert math.isfinite(sample.value)
-    assert all(totals[key] == value for key, value in scraped.samples("gpus").items())
+    everything = {name: scraped.samples(name) for name in ("gpus", "gpu_slices")}
+    for name, samples in everything.items():
+        assert all(totals[name][key] == value for key, value in samples.items())
     for resource in {n for each in world.nodes for n in each.gpus}:
         built_in = sum(
             max(n.capacity.get(resource, 0), n.allocatable.get(resource, 0)) for n in world.nodes if resource in n.gpus
         )
-        assert sum(value for key, value in scraped.samples("gpus").items() if key[0] == resource) == built_in
+        counted = [value for samples in everything.values() for key, value in samples.items() if key[0] == resource]
+        assert sum(counted) == built_in
 
 
 def test_every_metric_is_in_the_reference_and_none_else():
