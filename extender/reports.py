@@ -10,6 +10,7 @@ from typing import Final, TypedDict
 
 from extender.advice import remedy, verdict
 from extender.packing.fit import filter_nodes
+from extender.packing.fragmentation import capacity_of
 from extender.packing.resources import CPU, MEMORY
 from extender.packing.snapshot import Snapshot
 from extender.packing.types import PodInfo
@@ -114,7 +115,8 @@ def _gpu_rows(snapshot: Snapshot) -> Iterator[GpuRow]:
     for row, node in enumerate(snapshot.table.nodes):
         for resource, model in sorted(node.gpus.items()):
             holders = [pod for pod in snapshot.pods[row] if pod.requests.get(resource)]
-            capacity, allocatable = node.capacity.get(resource, 0), node.allocatable.get(resource, 0)
+            allocatable = node.allocatable.get(resource, 0)
+            capacity = int(capacity_of(snapshot.table, resource)[row])
             used = int(snapshot.used[snapshot.table.axis.index[resource], row])
             yield {
                 "node": node.name,

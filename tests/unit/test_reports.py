@@ -44,6 +44,13 @@ def test_a_row_in_full():
     json.dumps(report)
 
 
+def test_capacity_is_never_less_than_what_can_be_allocated():
+    one = replace(h100("n").build(), capacity={})
+    report = gpus_report(Snapshot.of([one]))
+    assert [(row["capacity"], row["allocatable"], row["withdrawn"]) for row in report["nodes"]] == [(8, 8, 0)]
+    assert report["summary"][0]["capacity"] == 8
+
+
 def test_rows_stand_in_order_of_node_and_resource_zeros_too():
     nodes = [h100("b").build(), h100("a", 0).gpus(7, None, resource=MIG, whole=False).build(), node("cpu").build()]
     rows = gpus_report(Snapshot.of(nodes))["nodes"]
