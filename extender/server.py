@@ -153,7 +153,7 @@ class VerbPaths:
     """WSGI in front of Flask: verbs under any prefix, the plain ones answered here."""
 
     def __init__(self, verbs: VerbService, app: WSGIApplication, limits: Limits, after_big: Callable[[], None]) -> None:
-        """Answer what `verbs` offers, leave the rest to `app`; `after_big` is called once a big body is done with."""
+        """Answer what `verbs` offers, leave the rest to `app`; `after_big` is called about each big body or answer."""
         self._verbs = verbs
         self._app = app
         self._limits = limits
@@ -172,9 +172,10 @@ class VerbPaths:
         if len(body) < length:
             error = f"the body ended after {len(body)} of {length} bytes"
             return _send(self._verbs.refuse(verb, HTTPStatus.BAD_REQUEST, error), start_response)
-        if length >= _BIG_BYTES:
+        reply = self._verbs.answer(verb, body)
+        if max(length, len(reply.body)) >= _BIG_BYTES:
             self._after_big()
-        return _send(self._verbs.answer(verb, body), start_response)
+        return _send(reply, start_response)
 
     def _plain_length(self, environ: WSGIEnvironment, verb: str) -> int | None:
         """Return the length of the body; None when there is anything to be looked at more closely."""

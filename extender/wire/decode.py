@@ -48,6 +48,7 @@ _NAMES_MEMBER: Final = b'"NodeNames":['
 _LINE_LIMIT: Final = 240
 # The pod of a filter call comes again with prioritize, and with bind or a retry soon after.
 _PODS_REMEMBERED: Final = 256
+_LARGEST_REMEMBERED_BYTES: Final = 2**16
 
 
 class IncompleteError(RequestError):
@@ -113,7 +114,7 @@ class Reader:
     def _pod_given(self, raw: bytes) -> PodInfo:
         if raw == b"null":
             raise IncompleteError("Pod is missing")
-        return self._pod_of(raw)
+        return self._pod_of(raw) if len(raw) <= _LARGEST_REMEMBERED_BYTES else self._read_pod(raw)
 
     def _read_pod(self, raw: bytes) -> PodInfo:
         info = pod_info(_typed(POD, raw, "Pod"), self._rules, self._warn)
