@@ -7,7 +7,7 @@ prices ``p >= 0`` and multipliers ``m >= 0`` of the levels already fixed at valu
     bound = sum over states of rows * max over patterns that fit of (price of the pattern - cost of opening)
           + sum over classes of pods * max over types of (worth + m * GPUs - price of its shape)  - sum of m * V
 
-is an upper bound of the level (weak duality), so it is computed in integers from prices rounded to 2^-20. A gang counts
+is an upper bound of the level, or of the sum of several (weak duality), so it is computed in integers from prices rounded to 2^-20. A gang counts
 with the sum over its classes, or 0.
 """
 
@@ -22,7 +22,7 @@ from ortools.linear_solver import pywraplp
 
 from extender.packing.patterns import Patterns
 from extender.packing.problem import Goal, Level
-from extender.packing.reduction import Reduction
+from extender.packing.reduction import Bundle, Reduction
 
 Column = tuple[int, int]
 """(state, pattern)."""
@@ -45,11 +45,14 @@ class Pool:
 
 
 class PriceProblem:
-    """One level as an LP over the columns of a pool."""
+    """One level, or the sum of several, as an LP over the columns of a pool."""
 
-    def __init__(self, reduction: Reduction, pool: Pool, level: Level, fixed: Sequence[tuple[Level, int]]) -> None:
+    def __init__(
+        self, reduction: Reduction, pool: Pool, levels: Sequence[Level], fixed: Sequence[tuple[Level, int]]
+    ) -> None:
         self._reduction, self._pool, self._patterns = reduction, pool, pool.patterns
-        self._level, self._fixed = level, fixed
+        self._levels, self._fixed = levels, fixed
+        self._opening = any(level.goal is Goal.OPENED for level in levels)
         self._bundles = reduction.bundles(pool.patterns.shapes.of_class)
         self._build()
 
@@ -86,7 +89,7 @@ class PriceProblem:
                 variable = lp.NumVar(0.0, lp.infinity(), "")
                 supply.SetCoefficient(variable, 1.0)
                 self._links[kind, bundle.shape].SetCoefficient(variable, 1.0)
-                self._objective.SetCoefficient(variable, float(bundle.worth(self._level)))
+                self._objective.SetCoefficient(variable, float(self._worth(bundle)))
                 for (level, _), floor in zip(self._fixed, self._floors, strict=True):
                     floor.SetCoefficient(variable, float(bundle.worth(level)))
 
@@ -98,8 +101,11 @@ class PriceProblem:
         self._rooms[state].SetCoefficient(variable, 1.0)
         for shape in np.flatnonzero(self._patterns.counts[pattern]).tolist():
             self._links[kind, shape].SetCoefficient(variable, -float(self._patterns.counts[pattern, shape]))
-        if self._level.goal is Goal.OPENED and self._patterns.states.unused[state]:
+        if self._opening and self._patterns.states.unused[state]:
             self._objective.SetCoefficient(variable, -1.0)
+
+    def _worth(self, bundle: Bundle) -> int:
+        return sum(bundle.worth(level) for level in self._levels)
 
     # -- column generation -------------------------------------------------------------------------------------
 
@@ -114,7 +120,7 @@ class PriceProblem:
             best = bound if best is None else min(best, bound)
             if best <= target or not self._price(prices):
                 break
-        trivial = sum(bundle.worth(self._level) * bundle.pods for bundle in self._bundles)
+        trivial = sum(self._worth(bundle) * bundle.pods for bundle in self._bundles)
         return trivial if best is None else min(best, trivial)
 
     def _dual(self) -> tuple[np.ndarray, list[int]]:
@@ -128,7 +134,7 @@ class PriceProblem:
         loose = self._patterns.loose
         value = self._patterns.counts @ prices.T  # [pattern, type]
         best = np.where(loose.fits, value.T[loose.kind], 0).max(axis=1)
-        if self._level.goal is Goal.OPENED:
+        if self._opening:
             best = np.maximum(best - SCALE * loose.unused, 0)
         total = int((best * loose.sizes).sum())
         total += sum(self._gains(prices, multipliers))
@@ -139,7 +145,7 @@ class PriceProblem:
         """Return what the pods of each class or gang gain at the prices, times SCALE."""
         singles, gangs = [], dict[int, int]()
         for bundle in self._bundles:
-            worth = bundle.worth(self._level) * SCALE
+            worth = self._worth(bundle) * SCALE
             worth += sum(m * bundle.worth(level) for m, (level, _) in zip(multipliers, self._fixed, strict=True))
             gain = bundle.pods * (worth - int(prices[list(bundle.types), bundle.shape].min()))
             if bundle.gang < 0:
@@ -156,7 +162,7 @@ class PriceProblem:
         worth = np.where(states.fits, value.T[states.kind], -1.0)
         best = worth.argmax(axis=1)
         rents = np.array([room.dual_value() for room in self._rooms])
-        costs = states.unused * (1.0 if self._level.goal is Goal.OPENED else 0.0)
+        costs = states.unused * (1.0 if self._opening else 0.0)
         gains = worth[np.arange(len(states)), best] - costs - rents
         found = False
         for state in np.flatnonzero(gains > _WORTH_ADDING).tolist():

@@ -117,6 +117,7 @@ class _Search:
         self._worth = self._judge(self.layout)
         self._budget = Budget(limits.deterministic_seconds, limits.seed)
         self._levels = [level for level in problem.levels if level.counts_pods or limits.nodes_too]
+        self._gpus_bound = _room(self.reduction)
 
     def run(self) -> None:
         """Look for something better, and for bounds, until all is proved or the budget is spent."""
@@ -135,6 +136,11 @@ class _Search:
             self._take(*prefix.Prefix(self.reduction, self.layout).solve(wanted, self._budget))
         if not self._proven(wanted):
             self._solve_patterns(wanted)
+
+    @property
+    def gpus_bound(self) -> int:
+        """Return an upper bound of the GPUs that the best plan of all places, over all priorities."""
+        return min(self._gpus_bound, sum(self.bounds[level] for level in self.reduction.gpu_levels()))
 
     def value(self, level: Level) -> int:
         """Return the signed value of the best layout at a level."""
@@ -184,7 +190,7 @@ class _Search:
         for level in levels:
             pool.add(hinted_columns(patterns, self.layout).values())
             if self._open(level):
-                bound = PriceProblem(self.reduction, pool, level, fixed).solve(self.value(level))
+                bound = PriceProblem(self.reduction, pool, [level], fixed).solve(self.value(level))
                 self.bounds[level] = min(self.bounds[level], bound)
             if self._open(level):
                 layout, result = self._patternwise(patterns, pool.columns).solve([level], self._budget, fixed)
@@ -192,8 +198,17 @@ class _Search:
             if self._open(level) and patterns.shapes.exact and len(columns := full_columns(patterns)) <= MANY_COLUMNS:
                 self._take(*self._patternwise(patterns, columns).solve([level], self._budget, fixed))
             if self._open(level):
+                self._bound_rest(pool, fixed)
                 return
             fixed.append((level, self.value(level)))
+
+    def _bound_rest(self, pool: Pool, fixed: list[tuple[Level, int]]) -> None:
+        """Bound the GPUs of all levels that are not decided at once: better than the sum of what each could have."""
+        decided = {level: value for level, value in fixed if level.goal is Goal.GPUS}
+        rest = [level for level in self.reduction.gpu_levels() if level not in decided]
+        if rest:
+            most = PriceProblem(self.reduction, pool, rest, fixed).solve(sum(map(self.value, rest)))
+            self._gpus_bound = min(self._gpus_bound, sum(decided.values()) + most)
 
     def _patternwise(self, patterns: Patterns, columns: Iterable[Column]) -> Patternwise:
         return Patternwise(self.reduction, patterns, columns, self.layout)
@@ -223,12 +238,10 @@ def _joint_plan(search: _Search, limits: Limits) -> JointPlan:
     counted = [level for level in problem.levels if level.counts_pods]
     proven = all(search.value(level) == search.bounds[level] for level in counted)
     seated = sum(problem.seated_gpus.values())
-    gpu_levels = list(search.reduction.gpu_levels())
-    objective = seated + sum(search.value(level) for level in gpu_levels)
-    bound = seated + min(sum(search.bounds[level] for level in gpu_levels), _room(search.reduction))
+    objective = seated + sum(search.value(level) for level in search.reduction.gpu_levels())
     status = Status.OPTIMAL if proven else Status.FEASIBLE
     reached = tuple(_reached(search, level) for level in problem.levels)
-    return JointPlan(placements, status, objective, max(bound, objective), reached)
+    return JointPlan(placements, status, objective, seated + search.gpus_bound, reached)
 
 
 def _reached(search: _Search, level: Level) -> Reached:
