@@ -7,8 +7,8 @@ prices ``p >= 0`` and multipliers ``m >= 0`` of the levels already fixed at valu
     bound = sum over states of rows * max over patterns that fit of (price of the pattern - cost of opening)
           + sum over classes of pods * max over types of (worth + m * GPUs - price of its shape)  - sum of m * V
 
-is an upper bound of the level, or of the sum of several (weak duality), so it is computed in integers from prices rounded to 2^-20. A gang counts
-with the sum over its classes, or 0.
+is an upper bound of the level, or of the sum of several (weak duality), so it is computed in integers from prices
+rounded to 2^-20. A gang counts with the sum over its classes, or 0.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from typing import Final
 import numpy as np
 from ortools.linear_solver import pywraplp
 
-from extender.packing.patterns import Patterns
+from extender.packing.patterns import Patterns, States
 from extender.packing.problem import Goal, Level
 from extender.packing.reduction import Bundle, Reduction
+from extender.packing.table import IntMatrix
 
 Column = tuple[int, int]
 """(state, pattern)."""
@@ -54,6 +55,8 @@ class PriceProblem:
         self._levels, self._fixed = levels, fixed
         self._opening = any(level.goal is Goal.OPENED for level in levels)
         self._bundles = reduction.bundles(pool.patterns.shapes.of_class)
+        self._best_bound = SCALE * sum(self._worth(bundle) * bundle.pods for bundle in self._bundles)
+        self._best_prices = np.zeros((reduction.types, len(pool.patterns.shapes.up)), dtype=np.int64)
         self._build()
 
     # -- the LP ------------------------------------------------------------------------------------------------
@@ -111,37 +114,51 @@ class PriceProblem:
 
     def solve(self, target: int) -> int:
         """Generate columns until none improves, or until the bound is down to ``target``; return the best bound."""
-        best: int | None = None
         for _ in range(MAX_ROUNDS):
             if self._lp.Solve() != pywraplp.Solver.OPTIMAL:
                 break
             prices, multipliers = self._dual()
             bound = self._bound(prices, multipliers)
-            best = bound if best is None else min(best, bound)
-            if best <= target or not self._price(prices):
+            if bound < self._best_bound:
+                self._best_bound, self._best_prices = bound, prices
+            if bound // SCALE <= target or not self._price(prices):
                 break
-        trivial = sum(self._worth(bundle) * bundle.pods for bundle in self._bundles)
-        return trivial if best is None else min(best, trivial)
+        return self._best_bound // SCALE
 
-    def _dual(self) -> tuple[np.ndarray, list[int]]:
+    def near(self, value: int, most: int) -> tuple[list[Column], bool]:
+        """Return the columns that a layout worth more than ``value`` may use, and whether these are all.
+
+        A row that takes a pattern worth less than its state's best lowers the bound by the difference. At most
+        ``most`` are returned, the best first.
+        """
+        states = self._patterns.states
+        worth = np.where(states.fits, self._pattern_worth(states, self._best_prices), -SCALE)
+        lost = np.maximum(worth.max(axis=1), 0)[:, None] - worth
+        near = np.argwhere(states.fits & (lost <= self._best_bound - (value + 1) * SCALE))
+        order = np.argsort(lost[near[:, 0], near[:, 1]], kind="stable")[:most]
+        return [(int(state), int(pattern)) for state, pattern in near[order]], len(near) <= most
+
+    def _dual(self) -> tuple[IntMatrix, list[int]]:
         """Return the prices int64 [type, shape] and the multipliers, times SCALE; never negative."""
         prices = np.zeros((self._reduction.types, len(self._patterns.shapes.up)), dtype=np.int64)
         for (kind, shape), link in self._links.items():
             prices[kind, shape] = max(0, round(link.dual_value() * SCALE))
         return prices, [max(0, round(-floor.dual_value() * SCALE)) for floor in self._floors]
 
-    def _bound(self, prices: np.ndarray, multipliers: list[int]) -> int:
+    def _bound(self, prices: IntMatrix, multipliers: list[int]) -> int:
         loose = self._patterns.loose
-        value = self._patterns.counts @ prices.T  # [pattern, type]
-        best = np.where(loose.fits, value.T[loose.kind], 0).max(axis=1)
-        if self._opening:
-            best = np.maximum(best - SCALE * loose.unused, 0)
-        total = int((best * loose.sizes).sum())
+        best = np.where(loose.fits, self._pattern_worth(loose, prices), 0).max(axis=1)
+        total = int((np.maximum(best, 0) * loose.sizes).sum())
         total += sum(self._gains(prices, multipliers))
         total -= sum(m * value for m, (_, value) in zip(multipliers, self._fixed, strict=True))
-        return total // SCALE
+        return total
 
-    def _gains(self, prices: np.ndarray, multipliers: list[int]) -> list[int]:
+    def _pattern_worth(self, states: States, prices: IntMatrix) -> IntMatrix:
+        """Return int64 [state, pattern], times SCALE: the price of what is in it less the cost of opening a node."""
+        worth: IntMatrix = (prices @ self._patterns.counts.T)[states.kind]
+        return worth - SCALE * states.unused[:, None] if self._opening else worth
+
+    def _gains(self, prices: IntMatrix, multipliers: list[int]) -> list[int]:
         """Return what the pods of each class or gang gain at the prices, times SCALE."""
         singles, gangs = [], dict[int, int]()
         for bundle in self._bundles:
@@ -154,7 +171,7 @@ class PriceProblem:
                 gangs[bundle.gang] = gangs.get(bundle.gang, 0) + gain
         return [*singles, *(max(0, gain) for gain in gangs.values())]
 
-    def _price(self, prices: np.ndarray) -> bool:
+    def _price(self, prices: IntMatrix) -> bool:
         """Add for each state the pattern worth most; return whether any was worth adding."""
         states = self._patterns.states
         # Of patterns worth the same the one with the most pods: it leaves the least for another round.

@@ -1,7 +1,7 @@
 """The pattern model: how many rows of each state take which pattern, and how many pods of each class go to which type.
 
-Over all patterns that leave no room for another pod it is exact and small where only GPUs count. With CPU and memory
-there are too many; then it is given the columns that column generation has found, and their LP says the bound.
+There are too many patterns for all of them. It is given the columns that column generation has found, whose LP says the
+bound, or all that a better plan could use: what it proves of those is proved.
 """
 
 from __future__ import annotations
@@ -19,19 +19,6 @@ from extender.packing.patterns import Patterns, pattern_of_row
 from extender.packing.problem import Goal, Layout, Level
 from extender.packing.reduction import Bundle, Reduction
 from extender.packing.typecounts import gpus_placed, pods_per_type
-
-
-def full_columns(patterns: Patterns) -> list[Column]:
-    """Return every (state, pattern) to which no pod can be added."""
-    index = {counts.tobytes(): at for at, counts in enumerate(patterns.counts)}
-    fits = patterns.states.fits
-    full = fits.copy()
-    for shape in range(patterns.counts.shape[1]):
-        more = patterns.counts.copy()
-        more[:, shape] += 1
-        after = np.array([index.get(counts.tobytes(), -1) for counts in more])
-        full &= ~(fits[:, after] & (after >= 0))
-    return [(int(state), int(pattern)) for state, pattern in np.argwhere(full)]
 
 
 class Patternwise:

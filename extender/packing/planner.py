@@ -3,7 +3,7 @@
     small                                   nodewise      every resource, every level, proved
     sizes divide one another                prefix        proved at any size where GPUs alone count, elsewhere a bound
     what is not proved by then              columns       a bound by the pattern LP
-                                            patternwise   a better plan over the LP's columns, or over all if few
+                                            patternwise   a better plan over the LP's columns, then over all near them
 
 The plan is never worse than greedy's, level by level. Of plans that are worth the same the one stays that changes the
 fewest destinations of an earlier plan. Deterministic: limits are in CP-SAT's deterministic seconds.
@@ -24,7 +24,7 @@ from extender.packing.greedy import greedy
 from extender.packing.lexicographic import Budget, Result
 from extender.packing.nodewise import Nodewise, variables_of
 from extender.packing.patterns import Patterns
-from extender.packing.patternwise import Patternwise, full_columns, hinted_columns
+from extender.packing.patternwise import Patternwise, hinted_columns
 from extender.packing.plan import Destination, JointPlan, Reached, Status, Why, rows_of_pods
 from extender.packing.problem import Goal, Layout, Level, PackingProblem
 from extender.packing.reduction import Reduction
@@ -35,8 +35,8 @@ SMALL: Final = 400
 LARGE: Final = 4000
 """Integers beyond which nodewise finds nothing in time."""
 
-MANY_COLUMNS: Final = 3000
-"""Columns up to which the pattern model is solved over all of them."""
+MANY_COLUMNS: Final = 4000
+"""Columns that the pattern model is given at most."""
 
 MANY_CHOICES: Final = 20_000
 """Pairs of a bundle and a type beyond which no aggregated model is built: hardly a node is like another then."""
@@ -58,7 +58,7 @@ class Limits:
         nodes_too: look at the levels that count nodes as well, not only at what is placed.
     """
 
-    deterministic_seconds: float = 1.0
+    deterministic_seconds: float = 0.5
     seed: int = 0
     nodes_too: bool = True
 
@@ -181,7 +181,7 @@ class _Search:
     # -- models ------------------------------------------------------------------------------------------------
 
     def _solve_patterns(self, levels: Iterable[Level]) -> None:
-        """Bound each level by the pattern LP; where the plan does not reach it, search the LP's columns, then all."""
+        """Decide the levels in turn, as far as they can be decided."""
         patterns = Patterns.of(self.reduction, self.reduction.sides) or Patterns.of(self.reduction, ())
         if patterns is None:
             return
@@ -190,17 +190,32 @@ class _Search:
         for level in levels:
             pool.add(hinted_columns(patterns, self.layout).values())
             if self._open(level):
-                bound = PriceProblem(self.reduction, pool, [level], fixed).solve(self.value(level))
-                self.bounds[level] = min(self.bounds[level], bound)
-            if self._open(level):
-                layout, result = self._patternwise(patterns, pool.columns).solve([level], self._budget, fixed)
-                self._take(layout, replace(result, bounds={}))  # its bound is of these columns only
-            if self._open(level) and patterns.shapes.exact and len(columns := full_columns(patterns)) <= MANY_COLUMNS:
-                self._take(*self._patternwise(patterns, columns).solve([level], self._budget, fixed))
+                self._solve_level(pool, level, fixed)
             if self._open(level):
                 self._bound_rest(pool, fixed)
                 return
             fixed.append((level, self.value(level)))
+
+    def _solve_level(self, pool: Pool, level: Level, fixed: list[tuple[Level, int]]) -> None:
+        """Bound one level by its LP, search the LP's columns, then those that could make the plan better."""
+        prices = PriceProblem(self.reduction, pool, [level], fixed)
+        self.bounds[level] = min(self.bounds[level], prices.solve(self.value(level)))
+        if self._open(level):
+            self._search(pool, pool.columns, level, fixed)
+        if self._open(level):
+            columns, all_of_them = prices.near(self.value(level), MANY_COLUMNS)
+            bound = self._search(pool, dict.fromkeys([*pool.columns, *columns]), level, fixed)
+            if all_of_them and pool.patterns.shapes.exact and bound is not None:
+                self.bounds[level] = min(self.bounds[level], max(bound, self.value(level)))
+
+    def _search(
+        self, pool: Pool, columns: Iterable[Column], level: Level, fixed: list[tuple[Level, int]]
+    ) -> int | None:
+        """Look for a better plan that uses the columns only; return the bound of such plans."""
+        model = Patternwise(self.reduction, pool.patterns, columns, self.layout)
+        layout, result = model.solve([level], self._budget, fixed)
+        self._take(layout, replace(result, bounds={}))
+        return result.bounds.get(level)
 
     def _bound_rest(self, pool: Pool, fixed: list[tuple[Level, int]]) -> None:
         """Bound the GPUs of all levels that are not decided at once: better than the sum of what each could have."""
@@ -209,9 +224,6 @@ class _Search:
         if rest:
             most = PriceProblem(self.reduction, pool, rest, fixed).solve(sum(map(self.value, rest)))
             self._gpus_bound = min(self._gpus_bound, sum(decided.values()) + most)
-
-    def _patternwise(self, patterns: Patterns, columns: Iterable[Column]) -> Patternwise:
-        return Patternwise(self.reduction, patterns, columns, self.layout)
 
     def _open(self, level: Level) -> bool:
         return self.value(level) < self.bounds[level]
