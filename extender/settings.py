@@ -227,7 +227,7 @@ class Gpus(Section):
 
 
 class Parameters(Section):
-    """Weights of the terms of `hole-aware` and `planned`: plain factors, each term is a cost in GPUs. As measured."""
+    """Weights of the terms of `hole-aware` and `planned`: plain factors of costs in GPUs. As measured."""
 
     fragmentation_weight: Weight = Field(
         1.0,
@@ -256,9 +256,9 @@ class Parameters(Section):
         "ladder, the pod's word beats packing; in-tree scoring of preferences is overruled at a weight that decides.",
     )
     quota_weight: Weight = Field(
-        10.0,
-        description="Factor of the quotas that `planned` follows while the cluster fills. 10: above fragmentation and "
-        "guard, so that a pod leaves its kind of node only when that is used up.",
+        3.0,
+        description="Factor of the quotas that `planned` follows while the cluster fills. 3: a pod leaves its nodes "
+        "by plan when the GPUs that would strand there are worth more.",
     )
     type_rank_weight: Weight = Field(
         0.05,

@@ -13,7 +13,7 @@ import numpy as np
 
 from extender.packing.gpu import GpuModel
 from extender.packing.resources import CPU, MEMORY
-from extender.packing.table import Codes, IntVector, NodeTable, frozen
+from extender.packing.table import BoolVector, Codes, IntVector, NodeTable, frozen
 
 _CORE_MILLI: Final = 1000
 _GIB: Final = 2**30
@@ -73,6 +73,11 @@ class NodeKinds:
     def usable(self, shape: Shape) -> bool:
         """Tell whether some kind admits the shape, and some kind is large enough in GPUs."""
         return 1 in shape.allowed and shape.gpus <= self.largest
+
+    def could_hold(self, shape: Shape) -> BoolVector:
+        """Return bool [kind]: whether an empty node of the kind may have the room; what was rounded off counts."""
+        fits: BoolVector = (self.gpus >= shape.gpus) & (self.cpu_milli + _CORE_MILLI > shape.cpu_milli)
+        return fits & (self.memory_bytes + _GIB > shape.memory_bytes)
 
     @cached_property
     def largest(self) -> int:

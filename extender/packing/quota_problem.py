@@ -1,4 +1,4 @@
-"""What the quota LP is asked: groups of pods that may come, kinds of nodes with what is free on them.
+"""What the quota LP is asked: groups of pods that may come, and columns of nodes with what is free on them.
 
 Plain arrays, so that a child process can be given it. The demand is what waits, exactly, and for the rest of the free
 GPUs what the mix leads to expect: a plan for more demand than there are GPUs is worse than none (docs/background.md,
@@ -15,49 +15,71 @@ import numpy as np
 import numpy.typing as npt
 
 from extender.packing.expected import shaped_classes
-from extender.packing.guidance import Quotas
+from extender.packing.guidance import CPU_CLASSES, Columns, Quotas, column_of
 from extender.packing.kinds import NodeKinds, Shape
 from extender.packing.mix import DemandMix, PodClass
-from extender.packing.resources import CPU
+from extender.packing.resources import CPU, MEMORY
 from extender.packing.snapshot import Snapshot
 
 Floats = npt.NDArray[np.float64]
 BoolMatrix = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.intp]
 
-# CPU per GPU is told apart in so many cores; what asks for more is one class.
-CORE_STEP: Final = 4
+# Pods are told apart by cores and GiB per GPU in steps of so many; what asks for more than four steps is one class.
+_CORE_STEP: Final = 4
+_GIB_STEP: Final = 16
+_STEPS: Final = 4
 _CORE_MILLI: Final = 1000
-_MAX_CORES: Final = 16
+_GIB: Final = 2**30
 
 
 class GroupKey(NamedTuple):
-    """Pods that the LP does not tell apart: GPUs, kinds they may use (a byte each), class of CPU per GPU."""
+    """Pods that the LP does not tell apart; ``allowed`` has a byte per kind, the classes are of amounts per GPU."""
 
     gpus: int
     allowed: bytes
     cpu_class: int
+    memory_class: int
+
+
+@dataclass(slots=True)
+class _Group:
+    """What the pods of a group ask for together; ``least_cpu_milli`` by the most modest pod of it."""
+
+    place: int
+    gpus: int = 0
+    waiting: int = 0
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    least_cpu_milli: int = 2**62
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class QuotaProblem:
-    """The quota LP of one resource, as columns.
+    """The quota LP of one resource.
 
     Attributes:
         gpus: float [group], GPUs a pod asks for.
-        cores: float [group], cores per GPU, the mean over the group's demand.
-        allowed: bool [group, kind].
+        cores, gib: float [group], cores and GiB per GPU, the mean over the group's demand.
         demand: float [group], GPUs.
-        free_gpus, free_cores: float [kind], on nodes that take pods and have a GPU free.
+        allowed: bool [group, column], whether some node of the column could take a pod of the group now.
+        column: int [column], as numbered by ``guidance.column_of``.
+        width: how many columns that numbering has.
+        free_gpus, free_cores, free_gib: float [column], on nodes that take pods and have a GPU free.
         sizes: float [size], the GPU counts above 1 that groups ask for, ascending.
-        in_pieces: float [size, kind], GPUs that pods of at least the size can get: sum of size x floor(free / size).
+        in_pieces: float [size, column], GPUs that pods of at least the size can get: sum of size x floor(free / size).
     """
 
     gpus: Floats
     cores: Floats
-    allowed: BoolMatrix
+    gib: Floats
     demand: Floats
+    allowed: BoolMatrix
+    column: Columns
+    width: int
     free_gpus: Floats
     free_cores: Floats
+    free_gib: Floats
     sizes: Floats
     in_pieces: Floats
 
@@ -66,65 +88,74 @@ def pose(snapshot: Snapshot, resource: str) -> tuple[QuotaProblem, Mapping[PodCl
     """Return the problem of a Snapshot and the group of each class of its mix that some kind could hold."""
     kinds = NodeKinds.of(snapshot.table, resource)
     groups, of_class = _grouped(snapshot, kinds)
-    free, cores = _free(snapshot, resource, kinds)
-    gpus = np.array([key.gpus for key in groups], dtype=np.float64)
+    rows = np.flatnonzero((kinds.of_row >= 0) & snapshot.table.open & (snapshot.free_of(resource) > 0))
+    gpus, cpu_milli, memory = (snapshot.free_of(name)[rows] for name in (resource, CPU, MEMORY))
+    column, at = np.unique(column_of(kinds.of_row[rows], gpus, cpu_milli), return_inverse=True)
+    asked = np.array([key.gpus for key in groups], dtype=np.int64)
+    least = np.array([group.least_cpu_milli for group in groups.values()], dtype=np.int64)
     allowed = np.frombuffer(b"".join(key.allowed for key in groups), dtype=np.bool_).reshape(len(groups), len(kinds))
-    seen, waiting, asked_cores = np.array(list(groups.values()), dtype=np.float64).reshape(-1, 3).T
-    sizes = np.unique(gpus[gpus > 1])
+    most_gpus, most_cpu = _most(gpus, at, len(column)), _most(cpu_milli, at, len(column))
+    sizes = np.unique(asked[asked > 1])
+
+    def total(amounts: npt.NDArray[np.int64]) -> Floats:
+        return np.bincount(at, weights=amounts, minlength=len(column)).astype(np.float64)
+
+    amounts = [(g.gpus, g.waiting, g.cpu_milli, g.memory_bytes) for g in groups.values()]
+    seen = np.array(amounts, dtype=np.float64).reshape(len(groups), 4)
     problem = QuotaProblem(
-        gpus=gpus,
-        cores=asked_cores / np.maximum(seen, 1.0),
-        allowed=allowed,
-        demand=_demand(seen, waiting, float(free.sum())),
-        free_gpus=_by_kind(kinds, free),
-        free_cores=_by_kind(kinds, cores),
-        sizes=sizes,
-        in_pieces=np.array([_by_kind(kinds, size * (free // size)) for size in sizes]).reshape(-1, len(kinds)),
+        gpus=asked.astype(np.float64),
+        cores=seen[:, 2] / _CORE_MILLI / np.maximum(seen[:, 0], 1.0),
+        gib=seen[:, 3] / _GIB / np.maximum(seen[:, 0], 1.0),
+        demand=_demand(seen[:, 0], seen[:, 1], float(gpus.sum())),
+        allowed=allowed[:, column // CPU_CLASSES] & (asked[:, None] <= most_gpus) & (least[:, None] <= most_cpu),
+        column=column,
+        width=len(kinds) * CPU_CLASSES,
+        free_gpus=total(gpus),
+        free_cores=total(cpu_milli) / _CORE_MILLI,
+        free_gib=total(memory) / _GIB,
+        sizes=sizes.astype(np.float64),
+        in_pieces=np.array([total(size * (gpus // size)) for size in sizes]).reshape(len(sizes), len(column)),
     )
     return problem, of_class
 
 
-def _grouped(snapshot: Snapshot, kinds: NodeKinds) -> tuple[dict[GroupKey, list[float]], dict[PodClass, int]]:
-    """Return the groups with (GPUs seen, GPUs waiting, cores seen), and the group of each class of pods."""
-    groups: dict[GroupKey, list[float]] = {}
-    places: dict[GroupKey, int] = {}
+def quotas_of(kinds: NodeKinds, groups: Mapping[PodClass, int], wanted: Floats) -> Quotas:
+    """Return a solution (float [group, width], GPUs) as scoring reads it."""
+    return Quotas(kinds.signature, groups, wanted)
+
+
+def _grouped(snapshot: Snapshot, kinds: NodeKinds) -> tuple[dict[GroupKey, _Group], dict[PodClass, int]]:
+    """Return the groups, and the place of the group of each class of pods."""
+    groups: dict[GroupKey, _Group] = {}
     of_class: dict[PodClass, int] = {}
     waiting = DemandMix.of(pod for pod in snapshot.pending.values() if not pod.gated).counts
     for pods, shape, count in shaped_classes(snapshot.table, kinds, snapshot.mix):
         key = _key(kinds, shape)
         if 1 in key.allowed:
-            sums = groups.setdefault(key, [0.0, 0.0, 0.0])
-            sums[0] += count * shape.gpus
-            sums[1] += waiting.get(pods, 0) * shape.gpus
-            sums[2] += count * shape.cpu_milli / _CORE_MILLI
-            of_class[pods] = places.setdefault(key, len(places))
+            group = groups.setdefault(key, _Group(len(groups)))
+            group.gpus += count * shape.gpus
+            group.waiting += waiting.get(pods, 0) * shape.gpus
+            group.cpu_milli += count * shape.cpu_milli
+            group.memory_bytes += count * shape.memory_bytes
+            group.least_cpu_milli = min(group.least_cpu_milli, shape.cpu_milli)
+            of_class[pods] = group.place
     return groups, of_class
 
 
-def quotas_of(kinds: NodeKinds, groups: Mapping[PodClass, int], wanted: Floats) -> Quotas:
-    """Return a solution (float [group, kind], GPUs) as scoring reads it."""
-    return Quotas(kinds.signature, groups, wanted)
-
-
 def _key(kinds: NodeKinds, shape: Shape) -> GroupKey:
-    fits = (
-        (kinds.gpus >= shape.gpus) & (kinds.cpu_milli >= shape.cpu_milli) & (kinds.memory_bytes >= shape.memory_bytes)
-    )
-    allowed = np.frombuffer(shape.allowed, dtype=np.bool_) & fits
-    cores = shape.cpu_milli / _CORE_MILLI / shape.gpus
-    return GroupKey(shape.gpus, allowed.tobytes(), min(int(-(-cores // CORE_STEP)), _MAX_CORES // CORE_STEP))
+    allowed = np.frombuffer(shape.allowed, dtype=np.bool_) & kinds.could_hold(shape)
+    cores, gib = shape.cpu_milli / _CORE_MILLI / shape.gpus, shape.memory_bytes / _GIB / shape.gpus
+    return GroupKey(shape.gpus, allowed.tobytes(), _step(cores / _CORE_STEP), _step(gib / _GIB_STEP))
 
 
-def _free(snapshot: Snapshot, resource: str, kinds: NodeKinds) -> tuple[Floats, Floats]:
-    """Return float [node]: free GPUs, and free cores beside them, of open nodes."""
-    usable = (kinds.of_row >= 0) & snapshot.table.open
-    gpus = np.where(usable, snapshot.free_of(resource), 0).astype(np.float64)
-    return gpus, np.where(gpus > 0, snapshot.free_of(CPU) / _CORE_MILLI, 0.0)
+def _step(steps: float) -> int:
+    return min(int(-(-steps // 1)), _STEPS + 1)
 
 
-def _by_kind(kinds: NodeKinds, amounts: Floats) -> Floats:
-    member = kinds.of_row >= 0
-    return np.bincount(kinds.of_row[member], weights=amounts[member], minlength=len(kinds)).astype(np.float64)
+def _most(amounts: npt.NDArray[np.int64], at: Rows, size: int) -> npt.NDArray[np.int64]:
+    most = np.zeros(size, dtype=np.int64)
+    np.maximum.at(most, at, amounts)
+    return most
 
 
 def _demand(seen: Floats, waiting: Floats, free: float) -> Floats:

@@ -1,13 +1,13 @@
-"""The quota LP: how many GPUs of each kind of node each group of pods should take, so that as many as can be are used.
+"""The quota LP: how many GPUs of each column of nodes each group of pods should take, so that most are used.
 
-    maximise    sum over groups i, kinds k of  x[i, k] (1 - 0.1 mismatch[i, k]^2)             x in GPUs
+    maximise    sum over groups i, columns k of  x[i, k] (1 - 0.1 mismatch[i, k]^2)             x in GPUs
     so that     sum_k x[i, k] <= demand[i]
-                sum_i x[i, k] <= free GPUs[k]           sum_i x[i, k] cores[i] <= free cores[k]
+                sum_i x[i, k] <= free GPUs[k], and the same for cores and GiB
                 sum_{i: gpus[i] >= s} x[i, k] <= sum over nodes of s floor(free / s)           for each size s
 
-mismatch = difference of cores per GPU between pods and what is free, in units of the largest ratio asked for: without
-it the CPU of the nodes is spent on the wrong pods. No node patterns and no memory: a forecast needs no more, and it is
-solved in milliseconds, so it follows the state instead of a horizon (docs/background.md, "Packing").
+mismatch = difference of cores per GPU between pods and what is free, as a share of the largest ratio asked for. No node
+patterns: a forecast needs none, and it is solved in milliseconds, so it follows the state instead of a horizon
+(docs/background.md, "Packing"). Solved from nothing each time: what a basis would be kept for changes with each pod.
 """
 
 from __future__ import annotations
@@ -24,32 +24,45 @@ Floats = npt.NDArray[np.float64]
 _MISMATCH: Final = 0.1
 
 
-def solve(problem: QuotaProblem, mismatch: float = _MISMATCH) -> Floats | None:
-    """Return float [group, kind], GPUs; None when the solver finds no optimum."""
-    wanted = np.zeros(problem.allowed.shape)
-    group, kind = np.nonzero(problem.allowed & (problem.free_gpus > 0) & (problem.demand > 0)[:, None])
+def solve(problem: QuotaProblem) -> Floats | None:
+    """Return float [group, width], GPUs; None when the solver finds no optimum."""
+    wanted = np.zeros((len(problem.demand), problem.width))
+    group, at = np.nonzero(problem.allowed & (problem.demand > 0)[:, None])
     if not len(group):
         return wanted
-    ratio = problem.free_cores / np.maximum(problem.free_gpus, 1.0)
-    largest = max(1.0, float(problem.cores.max()))
-    off = (problem.cores[group] - np.minimum(ratio[kind], largest)) / largest
-    model = linear_solver_pb2.MPModelProto(maximize=True)
-    for weight in (1.0 - mismatch * off**2).tolist():
-        model.variable.add(lower_bound=0.0, upper_bound=np.inf, objective_coefficient=weight)
-    variables = np.arange(len(group))
-    for i, demand in enumerate(problem.demand.tolist()):
-        _add_row(model, variables[group == i], demand)
-    for k in np.flatnonzero(problem.free_gpus > 0).tolist():
-        here = variables[kind == k]
-        _add_row(model, here, problem.free_gpus[k])
-        _add_row(model, here, problem.free_cores[k], problem.cores[group[here]])
-        for size, pieces in zip(problem.sizes, problem.in_pieces[:, k], strict=True):
-            _add_row(model, here[problem.gpus[group[here]] >= size], pieces)
-    found = _solved(model)
+    found = _solved(_model(problem, group, at))
     if found is None:
         return None
-    wanted[group, kind] = np.maximum(found, 0.0)
+    wanted[group, problem.column[at]] = np.maximum(found, 0.0)
     return wanted
+
+
+def _model(
+    problem: QuotaProblem, group: npt.NDArray[np.intp], at: npt.NDArray[np.intp]
+) -> linear_solver_pb2.MPModelProto:
+    """Return the LP; variable v is what group[v] takes in at[v]."""
+    model = linear_solver_pb2.MPModelProto(maximize=True)
+    for value in (1.0 - _MISMATCH * _mismatch(problem)[group, at] ** 2).tolist():
+        model.variable.add(lower_bound=0.0, upper_bound=np.inf, objective_coefficient=value)
+    variables = np.arange(len(group))
+    for i in np.flatnonzero(problem.demand > 0).tolist():
+        _add_row(model, variables[group == i], problem.demand[i])
+    for k in range(len(problem.free_gpus)):
+        here = variables[at == k]
+        who = group[here]
+        _add_row(model, here, problem.free_gpus[k])
+        _add_row(model, here, problem.free_cores[k], problem.cores[who])
+        _add_row(model, here, problem.free_gib[k], problem.gib[who])
+        for size, pieces in zip(problem.sizes, problem.in_pieces[:, k], strict=True):
+            _add_row(model, here[problem.gpus[who] >= size], pieces)
+    return model
+
+
+def _mismatch(problem: QuotaProblem) -> Floats:
+    largest = max(1.0, float(problem.cores.max()))
+    there = np.minimum(problem.free_cores / np.maximum(problem.free_gpus, 1.0), largest)
+    off: Floats = (problem.cores[:, None] - there) / largest
+    return off
 
 
 def _add_row(

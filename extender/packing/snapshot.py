@@ -39,7 +39,7 @@ class Snapshot:
         turnover: how much of late has started and ended.
         booked: int64 [resource, node] of the tentative ledger: pods we scored and have not yet seen bound. Scores may
             look at it; whether a pod fits never does.
-        guidance: what a planner has worked out, less what has been used up since; None without a planner.
+        guidance: what a planner has worked out of an earlier state; None without a planner.
         generation: counts changes.
     """
 
@@ -173,15 +173,11 @@ class Snapshot:
     def succeeded_by(self, fresh: Snapshot, gone: Iterable[PodInfo], come: Iterable[PodInfo]) -> Snapshot:
         """Return ``fresh``, which some pods gone and come have made of this Snapshot, with what only history tells."""
         gone, come = _counting(gone), _counting(come)
-        guidance = self.guidance
-        if guidance is not None:
-            before = {pod.uid for pod in gone if pod.holds}
-            guidance = guidance.after(fresh.table, (pod for pod in come if pod.holds and pod.uid not in before))
         return replace(
             fresh,
             turnover=self.turnover.moved(gone, come, fresh.table.whole_gpus),
             booked=self.booked,
-            guidance=guidance,
+            guidance=self.guidance,
             generation=self.generation + 1,
         )
 

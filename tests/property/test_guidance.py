@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from extender.packing import quota_problem, quotas
 from extender.packing.fit import filter_nodes
-from extender.packing.guidance import Guidance
+from extender.packing.guidance import CPU_CLASSES, Guidance
 from extender.packing.kinds import NodeKinds
 from extender.packing.mix import PodClass, Turnover
 from extender.packing.policies.hole_aware import HoleAware
@@ -34,15 +34,16 @@ def guided(snapshot, asked, random):
         _, groups = quota_problem.pose(snapshot, resource)
         groups = {**groups, PodClass.of(asked): len(set(groups.values()))}
         kinds = NodeKinds.of(snapshot.table, resource)
-        wanted = [[random.choice((0.0, 0.5, 4.0, 7.25)) for _ in range(len(kinds))] for _ in range(len(groups))]
-        found[resource] = quota_problem.quotas_of(kinds, groups, np.array(wanted).reshape(-1, len(kinds)))
+        width = len(kinds) * CPU_CLASSES
+        wanted = [[random.choice((0.0, 0.5, 4.0, 7.25)) for _ in range(width)] for _ in range(len(groups))]
+        found[resource] = quota_problem.quotas_of(kinds, groups, np.array(wanted).reshape(-1, width))
     nodes = {asked.uid: random.choice(snapshot.table.names)} if random.random() < 0.5 else {}
     return replace(snapshot.with_guidance(Guidance(found, nodes)), turnover=Turnover())
 
 
 def expected(snapshot, asked, row, base):
     """Return the utility by the formula, for one row."""
-    guidance, name = snapshot.guidance, snapshot.table.names[row]
+    guidance, name, free = snapshot.guidance, snapshot.table.names[row], snapshot.free_for_score
     bonus = 1e9 if guidance.nodes.get(asked.uid) == name else 0.0
     of_resource = guidance.quotas.get(asked.gpu.resource)
     if of_resource is None:
@@ -50,8 +51,13 @@ def expected(snapshot, asked, row, base):
     wanted = of_resource.wanted[of_resource.groups[PodClass.of(asked)]].tolist()
     kind = int(NodeKinds.of(snapshot.table, asked.gpu.resource).of_row[row])
     most = max(wanted, default=0.0)
-    there = wanted[kind] if kind >= 0 else 0.0
-    return base - (10.0 * asked.gpu.count * (1 - there / most) if most else 0.0) + bonus
+    axis, n = snapshot.table.axis.index, asked.gpu.count
+    gpus, cpu = (max(0, int(free[axis[name], row])) for name in (asked.gpu.resource, "cpu"))
+    there = wanted[kind * CPU_CLASSES + min(cpu // max(gpus, 1) // 2000, CPU_CLASSES - 1)] if kind >= 0 else 0.0
+    ratios = [c.cpu_milli / c.gpu.count for c in snapshot.mix.counts if c.gpu.resource == asked.gpu.resource]
+    largest = max(ratios, default=1.0)
+    off = n * abs(min(cpu / max(gpus, 1), largest) - asked.requests.get("cpu", 0) / n) / max(largest, 1.0)
+    return base - (3.0 * n * (1 - there / most) + 0.9 * off if most else 0.0) + bonus
 
 
 @given(world=worlds(), asked=waiting_pods())
@@ -99,8 +105,12 @@ def test_quotas_are_within_demand_and_room_and_the_same_each_time(world, random)
         assert wanted is not None
         assert set(groups.values()) == set(range(len(problem.gpus)))
         assert wanted.sum(axis=1) == pytest.approx(np.minimum(wanted.sum(axis=1), problem.demand), abs=1e-6)
-        assert (wanted.sum(axis=0) <= problem.free_gpus + 1e-6).all()
-        assert (problem.cores @ wanted <= problem.free_cores + 1e-6).all()
-        assert (wanted[~problem.allowed] == 0).all()
-        again, _ = quota_problem.pose(snapshot_of(world), resource)
-        assert np.array_equal(quotas.solve(again), wanted)
+        assert wanted[:, np.setdiff1d(np.arange(problem.width), problem.column)].sum() == 0
+        used = wanted[:, problem.column]
+        assert (used.sum(axis=0) <= problem.free_gpus + 1e-6).all()
+        assert (problem.cores @ used <= problem.free_cores + 1e-6).all()
+        assert (problem.gib @ used <= problem.free_gib + 1e-6).all()
+        assert (used[~problem.allowed] == 0).all()
+        again = quotas.solve(quota_problem.pose(snapshot_of(world), resource)[0])
+        assert again is not None
+        assert again.tolist() == wanted.tolist()

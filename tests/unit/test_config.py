@@ -51,7 +51,7 @@ def test_without_any_source_every_field_has_its_default(load):
         "cpu_ratio_weight": 0.1,
         "ladder_weight": 10.0,
         "preference_weight": 10.0,
-        "quota_weight": 10.0,
+        "quota_weight": 3.0,
         "type_rank_weight": 0.05,
     }
 

@@ -1,4 +1,4 @@
-"""Quotas: what they say, how pods use them up, and the turnover that switches them off."""
+"""Quotas and the joint plan's nodes in scores; the turnover that switches quotas off."""
 
 import pickle
 
@@ -7,10 +7,11 @@ import pytest
 
 from extender.packing import quota_problem, quotas
 from extender.packing.framework import best_row
-from extender.packing.guidance import Guidance
+from extender.packing.guidance import CPU_CLASSES, Guidance, Quotas, column_of
 from extender.packing.kinds import NodeKinds
 from extender.packing.mix import PodClass, Turnover
-from extender.packing.policies.planned import Planned
+from extender.packing.policies.hole_aware import Candidates
+from extender.packing.policies.planned import Planned, quota
 from extender.packing.snapshot import Snapshot
 from tests.builders import GPU, H100, node, pod
 
@@ -31,9 +32,10 @@ def solved(snapshot):
 
 
 def on(snapshot, of_resource, name, asked):
-    """Return the GPUs left to a pod's group on the kind of a node."""
+    """Return the GPUs that a pod's group should take on nodes of the kind of a node."""
     kind = NodeKinds.of(snapshot.table, GPU).of_row[snapshot.table.index[name]]
-    return of_resource.left(PodClass.of(asked))[kind]
+    wanted = of_resource.wanted[of_resource.groups[PodClass.of(asked)]]
+    return wanted.reshape(-1, CPU_CLASSES)[kind].sum()
 
 
 def test_what_only_one_model_can_take_is_left_to_who_must_have_it():
@@ -46,17 +48,40 @@ def test_what_only_one_model_can_take_is_left_to_who_must_have_it():
     assert on(snapshot, wanted, "t", easy[0]) == pytest.approx(8.0)
 
 
-def test_pods_that_start_use_quotas_up():
-    waiting = pod("p").gpus(2).build()
-    snapshot = small_cluster(waiting, pod("q").gpus(2).build())
-    snapshot = snapshot.with_guidance(Guidance({GPU: solved(snapshot)}))
-    before = snapshot.guidance.quotas[GPU]
-    after = snapshot.without_pod(waiting).with_pod(pod("p").gpus(2).on("h").build())
-    taken = on(snapshot, before, "h", waiting) - on(after, after.guidance.quotas[GPU], "h", waiting)
-    assert taken == pytest.approx(min(2.0, on(snapshot, before, "h", waiting)))
-    # What changes on a pod that runs already uses nothing up.
-    again = after.with_changes(gone=(pod("p").gpus(2).on("h").build(),), come=(pod("p").gpus(2).on("h").build(),))
-    assert again.guidance.quotas[GPU].taken == after.guidance.quotas[GPU].taken
+def test_cpu_poor_nodes_are_for_pods_that_ask_for_little():
+    # 12 cores a GPU on "rich", 4 on "poor": 8 pods of 12 cores and 8 of 4 fit only if each takes the nodes made for it.
+    nodes = [node("rich").gpus(8, H100).build(), node("poor").resource("cpu", 32_000).gpus(8, T4).build()]
+    heavy, light = ([pod(f"{c}-{i}").gpus(1).cpu(c).build() for i in range(8)] for c in (12, 4))
+    snapshot = Snapshot.of(nodes, [*heavy, *light])
+    wanted = solved(snapshot)
+    assert on(snapshot, wanted, "rich", heavy[0]) == pytest.approx(8.0)
+    assert on(snapshot, wanted, "poor", light[0]) == pytest.approx(8.0)
+    guided = snapshot.with_guidance(Guidance({GPU: wanted}))
+    assert [snapshot.table.names[best_row(Planned(), guided, p[0], np.arange(2))] for p in (heavy, light)] == [
+        "rich",
+        "poor",
+    ]
+
+
+def test_quota_grows_with_the_distance_from_the_best_column():
+    asked = pod("p").gpus(2).build()
+    snapshot = small_cluster(asked)
+    kinds = NodeKinds.of(snapshot.table, GPU)
+    wanted = np.zeros((1, len(kinds) * CPU_CLASSES))
+    # 96 cores for 8 GPUs: 12 a GPU, class 6 of steps of 2.
+    for name, gpus in (("h", 3.0), ("t", 12.0)):
+        wanted[0, kinds.of_row[snapshot.table.index[name]] * CPU_CLASSES + 6] = gpus
+    of_resource = Quotas(kinds.signature, {PodClass.of(asked): 0}, wanted)
+    question = Candidates.of(snapshot, asked, np.array([snapshot.table.index[name] for name in ("h", "t")]))
+    cost = quota(of_resource, question)
+    assert cost is not None
+    assert cost.tolist() == [2 * (1 - 3 / 12), 0.0]
+
+
+def test_columns_are_kinds_by_classes_of_cpu_per_gpu():
+    kinds, gpus = np.array([0, 1, 1, -1], dtype=np.int32), np.array([8, 1, 0, 4])
+    columns = column_of(kinds, gpus, np.array([96_000, 1_999, 5_000_000, 8_000]))
+    assert columns.tolist() == [6, CPU_CLASSES, 2 * CPU_CLASSES - 1, 1 - CPU_CLASSES]
 
 
 def test_the_node_of_the_joint_plan_comes_first():
@@ -70,15 +95,35 @@ def test_guidance_outlives_an_added_node_of_a_known_kind_and_not_an_unknown_one(
     snapshot = small_cluster(pod("p").gpus(1).build())
     wanted = solved(snapshot)
     like = snapshot.with_node(node("h2").label(LABEL, H100).gpus(8, H100).build())
-    assert wanted.fits(NodeKinds.of(like.table, GPU))
+    assert wanted.speak_of(NodeKinds.of(like.table, GPU))
     unlike = snapshot.with_node(node("x").gpus(4, "L4").build())
-    assert not wanted.fits(NodeKinds.of(unlike.table, GPU))
+    assert not wanted.speak_of(NodeKinds.of(unlike.table, GPU))
+
+
+def test_a_snapshot_carries_guidance_from_change_to_change():
+    guidance = Guidance()
+    snapshot = small_cluster().with_guidance(guidance)
+    assert snapshot.with_pod(pod("p").gpus(1).on("h").build()).guidance is guidance
+    assert snapshot.with_booked(None).guidance is guidance
+    assert snapshot.without_node("t").guidance is guidance
+
+
+def test_with_guidance_keeps_what_was_worked_out():
+    snapshot = small_cluster(pod("p").gpus(1).build())
+    made = snapshot.remember("anything", GPU, lambda: [1])
+    free = snapshot.free
+    other = snapshot.with_guidance(Guidance())
+    assert other.remember("anything", GPU, lambda: [2]) is made
+    assert other.free is free
+    assert snapshot.guidance is None
 
 
 def test_the_problem_is_plain_arrays():
     problem, _ = quota_problem.pose(small_cluster(pod("p").gpus(2).cpu(16).build()), GPU)
-    again = pickle.loads(pickle.dumps(problem))
-    assert np.array_equal(quotas.solve(again), quotas.solve(problem))
+    first, again = quotas.solve(problem), quotas.solve(pickle.loads(pickle.dumps(problem)))
+    assert first is not None
+    assert again is not None
+    assert first.tolist() == again.tolist()
 
 
 def test_demand_is_what_waits_and_the_mix_for_the_rest():
@@ -96,6 +141,8 @@ def test_turnover_counts_pods_that_start_and_end():
     snapshot = snapshot.with_pod(running)
     assert (snapshot.turnover.started, snapshot.turnover.ended_share) == (8.0, 0.0)
     assert snapshot.with_pod(pod("w").gpus(8).build()).turnover == snapshot.turnover
+    # What changes on a pod that runs already neither starts nor ends.
+    assert snapshot.with_changes(gone=(running,), come=(running,)).turnover == snapshot.turnover
     # Half-life is an eighth of 16 GPUs: 8 ended GPUs are 4 half-lives, 8 / 16 are left of what had started.
     emptied = snapshot.without_pod(running).turnover
     assert (emptied.started, emptied.ended) == (0.5, 8.0)
