@@ -77,14 +77,13 @@ class PosedQuotas:
     groups: Mapping[str, Mapping[PodClass, int]]
 
     def guidance(self, answer: QuotaAnswer, now: Snapshot) -> Guidance:
-        """Return a later snapshot's guidance with these quotas; what pods have taken since is counted."""
+        """Return a later snapshot's guidance with these quotas."""
         table = self.snapshot.table
         quotas = {
             resource: quota_problem.quotas_of(NodeKinds.of(table, resource), self.groups[resource], wanted)
             for resource, wanted in answer.wanted.items()
         }
-        fresh = Guidance(quotas).after(now.table, started_since(self.snapshot, now))
-        return replace(now.guidance or Guidance(), quotas=fresh.quotas)
+        return replace(now.guidance or Guidance(), quotas=quotas)
 
 
 def pose_quotas(snapshot: Snapshot) -> PosedQuotas:
