@@ -37,7 +37,7 @@ test: $(DEV) ## run all tests; those with real kube-schedulers only once they ar
 	$(PY) -m pytest -n $(JOBS) $(ARGS)
 
 controlplane: $(DEV) ## build etcd, kube-apiserver and three kube-schedulers for the tests (Go; 15 minutes, once)
-	@$(PY) -m tests.e2e.controlplane.build
+	@$(PY) -m controlplane.build
 
 e2e: controlplane ## run the tests with real kube-schedulers alone
 	$(PY) -m pytest tests/e2e $(ARGS)

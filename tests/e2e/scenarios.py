@@ -8,15 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.e2e.api import Manifest
-from tests.e2e.cluster import Cluster
-from tests.e2e.counting import name_of, usage
-from tests.e2e.extenderprocess import ExtenderProcess, Recorder, recording
-from tests.e2e.kubelet import Kubelet
-from tests.e2e.objects import node_of
-from tests.e2e.plane import EXTENDER_USER, Plane
-from tests.e2e.processes import Process, wait_for
-from tests.e2e.schedulerfiles import shipped
+from controlplane.api import Manifest
+from controlplane.cluster import Cluster
+from controlplane.counting import name_of, usage
+from controlplane.extenderprocess import ExtenderProcess
+from controlplane.kubelet import Kubelet
+from controlplane.objects import node_of
+from controlplane.plane import EXTENDER_USER, Plane
+from controlplane.processes import Process, wait_for
+from controlplane.schedulerfiles import shipped
+from tests.e2e.recorder import Recorder, recording
 from tests.e2e.watchdog import Watchdog
 
 LEGACY: Final = "scheduler-policy.json"

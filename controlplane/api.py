@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import urllib3
 
-from tests.e2e.clienttls import client_context
+from controlplane.clienttls import client_context
 
 Manifest = dict[str, Any]
 

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Final
 
-from tests.e2e.plane import SCHEDULER_USER, Plane
-from tests.e2e.processes import LOOPBACK
+from controlplane.plane import SCHEDULER_USER, Plane
+from controlplane.processes import LOOPBACK
 
-POLICY: Final = Path(__file__).resolve().parents[2] / "policy"
+POLICY: Final = Path(__file__).resolve().parents[1] / "policy"
 EXTENDER: Final = "http://127.0.0.1:8888"
 KUBECONFIG: Final = "/etc/kubernetes/scheduler.conf"
 INSECURE: Final = "127.0.0.1:10251"

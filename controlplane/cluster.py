@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Final
 
-from tests.e2e.api import Api, ApiError, Manifest
-from tests.e2e.kubelet import path_of, set_phase
-from tests.e2e.objects import node_of
-from tests.e2e.plane import NAMESPACE
-from tests.e2e.processes import wait_for
+from controlplane.api import Api, ApiError, Manifest
+from controlplane.kubelet import path_of, set_phase
+from controlplane.objects import node_of
+from controlplane.plane import NAMESPACE
+from controlplane.processes import wait_for
 
 _NODES: Final = "/api/v1/nodes"
 _PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"

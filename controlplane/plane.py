@@ -3,7 +3,7 @@
     with Plane(folder) as plane, plane.scheduler("1.37", config=path): ...
 
 Certificates, tokens and data are made anew for each plane and live in its folder, and so do all logs. There is no
-kubelet (`tests.e2e.kubelet` plays all of them) and no controller manager: owners, garbage collection, taints by node
+kubelet (`controlplane.kubelet` plays all of them) and no controller manager: owners, garbage collection, taints by node
 condition and PDB status are the test's to write.
 """
 
@@ -22,10 +22,10 @@ from typing import Final, Self
 
 import urllib3
 
-from tests.e2e.api import Api, ApiError, Manifest
-from tests.e2e.clienttls import client_context
-from tests.e2e.controlplane import build, releases
-from tests.e2e.processes import LOOPBACK, Ports, Process
+from controlplane import build, releases
+from controlplane.api import Api, ApiError, Manifest
+from controlplane.clienttls import client_context
+from controlplane.processes import LOOPBACK, Ports, Process
 
 ADMIN: Final = "admin"
 SCHEDULER_USER: Final = "system:kube-scheduler"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from tests.e2e.api import Manifest
+from controlplane.api import Manifest
 
 GPU: Final = "nvidia.com/gpu"
 OLD_GPU: Final = "alpha.kubernetes.io/nvidia-gpu"
