@@ -19,7 +19,8 @@ DEV := $(VENV)/.dev-installed
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help venv demo run test controlplane e2e e2e-full check format lock docs bench bench-quality bench-planner clean
+.PHONY: help venv demo demo-live run test controlplane e2e e2e-full check format lock docs
+.PHONY: bench bench-throughput bench-quality bench-planner clean
 
 
 help: ## list the targets
@@ -29,6 +30,9 @@ venv: $(DEV) ## create .venv with everything for development
 
 demo: $(RUNTIME) ## show the extender at work on an embedded cluster, then stop
 	@$(PY) -m extender demo
+
+demo-live: $(RUNTIME) ## the same with real kube-schedulers, a minute (needs Go once, see controlplane/README.md)
+	@$(PY) -m controlplane.livedemo
 
 run: $(RUNTIME) ## keep the service running on an embedded cluster (Ctrl-C ends it)
 	@$(PY) -m extender serve --demo
@@ -63,6 +67,9 @@ docs: $(DEV) ## write the generated pages of docs/ anew
 
 bench: $(DEV) ## measure latency and throughput
 	$(PY) -m benchmarks.latency $(ARGS)
+
+bench-throughput: controlplane ## measure pods per second of the real kube-scheduler with and without us
+	$(PY) -m benchmarks.scheduler_throughput $(ARGS)
 
 bench-quality: $(DEV) ## measure packing quality against every other policy
 	$(PY) -m benchmarks.quality $(ARGS)

@@ -139,7 +139,7 @@ class Bench:
         first, before = len(bindings.times), self._cpu(scheduler, extender)
         bindings.wait(pods)
         after = self._cpu(scheduler, extender)
-        cpu = [(now - then) * _MILLI / (pods - first) for now, then in zip(after, before, strict=True)]
+        cpu = [(now - then) * _MILLI / max(1, pods - first) for now, then in zip(after, before, strict=True)]
         seconds = bindings.times[pods - 1] - bindings.times[WARM_UP - 1]
         scheduler_cpu, extender_cpu, server_cpu = cpu
         filter_ms, prioritize_ms, hits = _service(extender)

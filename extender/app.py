@@ -176,3 +176,4 @@ def _prepare(config: Config) -> None:
     logs.configure(config.logging)
     disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the scrape and nobody reads them
     serving.tune_malloc()
+    serving.tune_threads()

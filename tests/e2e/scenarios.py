@@ -13,7 +13,7 @@ from controlplane.cluster import Cluster
 from controlplane.counting import name_of, usage
 from controlplane.extenderprocess import ExtenderProcess
 from controlplane.kubelet import Kubelet
-from controlplane.objects import node_of
+from controlplane.objects import is_refused, node_of
 from controlplane.plane import EXTENDER_USER, Plane
 from controlplane.processes import Process, wait_for
 from controlplane.schedulerfiles import shipped
@@ -141,12 +141,7 @@ def wait_settled(cluster: Cluster, pods: Iterable[Manifest], seconds: float = 90
     def settled() -> bool:
         found.clear()
         found.update({name_of(pod): pod for pod in cluster.pods() if name_of(pod) in names})
-        return len(found) == len(names) and all(node_of(pod) or _refused(pod) for pod in found.values())
+        return len(found) == len(names) and all(node_of(pod) or is_refused(pod) for pod in found.values())
 
     wait_for(settled, f"{len(names)} pods are bound or refused", seconds, 0.2)
     return {name: node_of(pod) for name, pod in found.items() if node_of(pod)}
-
-
-def _refused(pod: Manifest) -> bool:
-    conditions = pod["status"].get("conditions", [])
-    return any(line["type"] == "PodScheduled" and line.get("reason") == "Unschedulable" for line in conditions)
