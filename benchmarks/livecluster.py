@@ -8,6 +8,7 @@ room is a candidate: for an extender the most costly case.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from random import Random
 from typing import Final
 
@@ -18,6 +19,7 @@ BUSY_SHARE: Final = 0.35
 SIZES: Final = (1, 2, 4, 8)
 WEIGHTS: Final = (8, 4, 3, 3)
 SEED: Final = 11
+_GPU_PODS: Final = 4
 ARRIVING: Final = "benchmark=arriving"
 """Label selector of the pods that arrive."""
 
@@ -45,6 +47,15 @@ def arrivals(count: int, seed: int) -> list[Manifest]:
     for pod in pods:
         pod["metadata"]["labels"][key] = value
     return pods
+
+
+def crowd(pods: int, on: int) -> Iterator[Manifest]:
+    """Yield bound pods, evenly over `on` nodes: the first four of a node have a GPU each, the others none."""
+    for at in range(pods):
+        pod = _created(f"crowd-{at:06d}", 1, nodeName=node_name(at % on))
+        if at // on >= _GPU_PODS:
+            pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "100m", "memory": "128Mi"}}
+        yield pod
 
 
 def _created(name: str, gpus: int, **spec: str) -> Manifest:

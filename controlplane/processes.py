@@ -19,6 +19,7 @@ _POLL_SECONDS: Final = 0.05
 
 # In /proc/<pid>/stat, counted from behind the name; the system's ticks follow.
 _USER_TICKS: Final = 11
+_KIB: Final = 1024
 
 T = TypeVar("T")
 
@@ -72,6 +73,11 @@ class Process:
             fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
             ticks += int(fields[_USER_TICKS]) + int(fields[_USER_TICKS + 1])
         return ticks / os.sysconf("SC_CLK_TCK")
+
+    def memory_bytes(self, line: str = "VmRSS") -> list[int]:
+        """Return what /proc says of it and each of its children: resident now, or at most ever (`VmHWM`) (Linux)."""
+        pages = (Path(f"/proc/{pid}/status").read_text(encoding="ascii") for pid in family(self.pid))
+        return [int(page.partition(f"{line}:")[2].split()[0]) * _KIB for page in pages]
 
     def wait_ready(self, ready: Callable[[], T], seconds: float = 60.0) -> T:
         """Ask until the program is ready and return the answer.
