@@ -19,7 +19,8 @@ DEV := $(VENV)/.dev-installed
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help venv demo run test controlplane e2e e2e-full check format lock docs bench bench-quality bench-planner clean
+.PHONY: help venv demo demo-live run test controlplane e2e e2e-full check format lock docs
+.PHONY: bench bench-throughput bench-quality bench-planner clean
 
 
 help: ## list the targets
@@ -30,6 +31,9 @@ venv: $(DEV) ## create .venv with everything for development
 demo: $(RUNTIME) ## show the extender at work on an embedded cluster, then stop
 	@$(PY) -m extender demo
 
+demo-live: $(RUNTIME) ## the same with real kube-schedulers, a minute (needs Go once, see controlplane/README.md)
+	@$(PY) -m controlplane.livedemo
+
 run: $(RUNTIME) ## keep the service running on an embedded cluster (Ctrl-C ends it)
 	@$(PY) -m extender serve --demo
 
@@ -37,7 +41,7 @@ test: $(DEV) ## run all tests; those with real kube-schedulers only once they ar
 	$(PY) -m pytest -n $(JOBS) $(ARGS)
 
 controlplane: $(DEV) ## build etcd, kube-apiserver and three kube-schedulers for the tests (Go; 15 minutes, once)
-	@$(PY) -m tests.e2e.controlplane.build
+	@$(PY) -m controlplane.build
 
 e2e: controlplane ## run the tests with real kube-schedulers alone
 	$(PY) -m pytest tests/e2e $(ARGS)
@@ -63,6 +67,9 @@ docs: $(DEV) ## write the generated pages of docs/ anew
 
 bench: $(DEV) ## measure latency and throughput
 	$(PY) -m benchmarks.latency $(ARGS)
+
+bench-throughput: controlplane ## measure pods per second of the real kube-scheduler with and without us
+	$(PY) -m benchmarks.scheduler_throughput $(ARGS)
 
 bench-quality: $(DEV) ## measure packing quality against every other policy
 	$(PY) -m benchmarks.quality $(ARGS)

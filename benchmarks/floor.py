@@ -1,19 +1,23 @@
 """The HTTP floor: the service's own gunicorn and settings around a WSGI application that only reads and answers.
 
-The answer is as many blanks as the header `X-Answer-Bytes` asks for. Run as `python -m benchmarks.floor`.
+python -m benchmarks.floor              answers as many blanks as the header `X-Answer-Bytes` asks for
+python -m benchmarks.floor --agree      the least an extender can say: filter keeps all, prioritize scores nobody
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from extender import serving
 from extender.settings import Server
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
+_NAMES: Final = b'"NodeNames":'
 
 
 @lru_cache(maxsize=64)
@@ -45,7 +49,22 @@ class Floor:
         """Have nothing to end."""
 
 
+class Agreement(Floor):
+    """An extender without an opinion, for node names only."""
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Give NodeNames back as they came (Go writes that key last), or no scores."""
+        body = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
+        answer = [b"[]"]
+        if environ["PATH_INFO"].endswith("/filter"):
+            names = body[body.index(_NAMES) + len(_NAMES) : body.rindex(b"}")]
+            answer = [b'{"NodeNames":', names, b',"FailedNodes":{},"FailedAndUnresolvableNodes":{},"Error":""}']
+        length = str(sum(map(len, answer)))
+        start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", length)])
+        return [b"".join(answer)]
+
+
 if __name__ == "__main__":
     serving.tune_malloc()
-    floor = Floor()
+    floor = Agreement() if "--agree" in sys.argv[1:] else Floor()
     serving.run(floor, floor, Server(listen="127.0.0.1:0"))

@@ -122,6 +122,7 @@ def _assemble(
         policy=make_policy(config),
         trust_scheduler=(config.verbs.counts or default_counts) == "scheduler",
         pass_through_pods_without_gpus=config.verbs.pass_through_pods_without_gpus,
+        ranked_up_to=config.verbs.ranked_up_to,
     )
     offered = binder if config.verbs.bind else None
     verbs = VerbService(cache, Reader(GpuRules.of(config.gpus), _LOG.info), settings, metrics, offered)
@@ -175,3 +176,4 @@ def _prepare(config: Config) -> None:
     logs.configure(config.logging)
     disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the scrape and nobody reads them
     serving.tune_malloc()
+    serving.tune_threads()

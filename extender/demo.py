@@ -11,11 +11,11 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from rich import box
 from rich.console import Console
@@ -77,14 +77,23 @@ def cluster_dump(rules: GpuRules) -> ClusterDump:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one way of scheduling made of the arrivals."""
+    """What one way of scheduling made of the arrivals; ``evicted_in_vain`` is None where nobody has tried it."""
 
     name: str
     allocated: int
     refused_large: int
     stranded: Mapping[int, int]
-    evicted_in_vain: int
     seconds: float
+    evicted_in_vain: int | None = None
+
+    @classmethod
+    def of(
+        cls, name: str, snapshot: Snapshot, placements: Iterable[tuple[PodInfo, str | None]], seconds: float
+    ) -> Self:
+        """Look at what is left once each arrival has its node, or none."""
+        refused = sum(node is None and pod.gpu.count == LARGEST for pod, node in placements)
+        stranded = stranded_by_size(snapshot, synthetic.GPU, SIZES)
+        return cls(name, allocated(snapshot), refused, stranded, seconds)
 
 
 @contextmanager
@@ -142,15 +151,14 @@ class Demonstration:
         """Schedule all arrivals with a progress bar, then look at what is left."""
         scheduler = KubeScheduler(self.start, extender, SchedulerConfig(profile, seed=self._seed))
         began = time.monotonic()
-        columns = (TextColumn(f"{name:<30}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=self._console) as progress:
+        with progress_of(name, self._console) as progress:
             task = progress.add_task(name, total=len(self.arrivals))
             placements = schedule_all(scheduler, self.arrivals, lambda _: progress.advance(task))
-        refused = sum(p.node is None and p.pod.gpu.count == LARGEST for p in placements)
         snapshot = scheduler.snapshot
         in_vain = sum(self._evicted_in_vain(snapshot, pod, extender) for pod in self.urgent)
-        stranded = stranded_by_size(snapshot, synthetic.GPU, SIZES)
-        return Outcome(name, _allocated(snapshot), refused, stranded, in_vain, time.monotonic() - began)
+        seconds = time.monotonic() - began
+        outcome = Outcome.of(name, snapshot, ((p.pod, p.node) for p in placements), seconds)
+        return replace(outcome, evicted_in_vain=in_vain)
 
     def _evicted_in_vain(self, snapshot: Snapshot, pod: PodInfo, extender: Extender | None) -> int:
         """Count the pods kube-scheduler would evict for an urgent pod on a node whose model the pod cannot use."""
@@ -166,7 +174,8 @@ class Demonstration:
         return 0 if pod.gpu.match(model) is Match.YES else len(found[node])
 
 
-def _allocated(snapshot: Snapshot) -> int:
+def allocated(snapshot: Snapshot) -> int:
+    """Return the GPUs that pods hold."""
     at = snapshot.table.axis.index[synthetic.GPU]
     return int(snapshot.used[at].sum())
 
@@ -175,11 +184,7 @@ def run(pods: int, seed: int) -> None:
     """Run the demo and print the comparison."""
     console = Console(highlight=False)
     demo = Demonstration(pods, seed, console)
-    gpu_nodes = sum(g.nodes for g in CLUSTER.groups if g.gpus)
-    console.print(
-        f"{gpu_nodes} GPU nodes, {CLUSTER.gpus} GPUs of {sum(bool(g.gpus) for g in CLUSTER.groups)} models, "
-        f"{_allocated(demo.start)} of them busy; {pods} pods arrive.\n"
-    )
+    console.print(f"{opening(demo.start, pods)}\n")
     outcomes = [
         demo.run("kube-scheduler, default", None),
         demo.run("kube-scheduler, MostAllocated", None, intree.most_allocated_profile([synthetic.GPU])),
@@ -191,11 +196,26 @@ def run(pods: int, seed: int) -> None:
             client = HttpExtender(f"{url}/scheduler", demo.by_uid)
             outcomes.append(demo.run("gpu-extender, over HTTP", client))
             client.close()
-    console.print(_table(outcomes))
+    console.print(comparison(outcomes))
     console.print(_EPILOGUE)
 
 
-def _table(outcomes: list[Outcome]) -> Table:
+def opening(start: Snapshot, pods: int) -> str:
+    """Return the sentence that says what the demo begins with."""
+    models = [group for group in CLUSTER.groups if group.gpus]
+    return (
+        f"{sum(group.nodes for group in models)} GPU nodes, {CLUSTER.gpus} GPUs of {len(models)} models, "
+        f"{allocated(start)} of them busy; {pods} pods arrive."
+    )
+
+
+def progress_of(name: str, console: Console) -> Progress:
+    """Return a progress bar with a name."""
+    return Progress(TextColumn(f"{name:<30}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console)
+
+
+def comparison(outcomes: Sequence[Outcome]) -> Table:
+    """Return the outcomes side by side."""
     table = Table(title="The same arrivals, three ways", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("")
     for outcome in outcomes:
@@ -204,13 +224,15 @@ def _table(outcomes: list[Outcome]) -> Table:
     table.add_row("8-GPU pods refused", *(str(o.refused_large) for o in outcomes))
     for size in SIZES:
         table.add_row(f"GPUs stranded for {size}-GPU pods", *(str(o.stranded[size]) for o in outcomes))
-    table.add_row("pods evicted in vain *", *(str(o.evicted_in_vain) for o in outcomes))
+    if all(o.evicted_in_vain is not None for o in outcomes):
+        table.add_row("pods evicted in vain *", *(str(o.evicted_in_vain) for o in outcomes))
     table.add_row("seconds", *(f"{o.seconds:.1f}" for o in outcomes))
     return table
 
 
-_EPILOGUE: Final = """\
-Stranded: free, but on nodes with fewer GPUs free than such a pod needs.
+STRANDED: Final = "Stranded: free, but on nodes with fewer GPUs free than such a pod needs."
+_EPILOGUE: Final = f"""\
+{STRANDED}
 * for urgent pods that name their GPU model by annotation: kube-scheduler's
   preemption picks nodes of other models too; our preempt verb drops those.
 

@@ -203,7 +203,7 @@ class VerbService:
             self._cache.assume(question.pod, answer.best, time.monotonic())
         if question.form is Form.NAMES:
             self._metrics.handed_off(hit=known)
-        self._metrics.considered("prioritize", len(answer.scores))
+        self._metrics.considered("prioritize", len(answer.scores) + answer.left_out)
 
     # -- preempt and bind ------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import socket
 import ssl
+import sys
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
@@ -37,6 +38,7 @@ _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
 _KEEP_BYTES: Final = 2**30
 _IDLE_SECONDS: Final = 5.0
+_SWITCH_SECONDS: Final = 0.0005
 _WORKER_TIMEOUT_SECONDS: Final = 120
 _SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where the worker's heartbeat never waits for a disk
 
@@ -47,6 +49,15 @@ def tune_malloc() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         for option, value in ((_M_MMAP_THRESHOLD, _KEEP_BYTES), (_M_TRIM_THRESHOLD, _KEEP_BYTES), (_M_ARENA_MAX, 1)):
             mallopt(option, value)
+
+
+def tune_threads() -> None:
+    """Let threads take turns ten times as often as by default (5 ms).
+
+    Beside a thread that has much to do in Python, as one that reads a list of pods has, each request waits for several
+    turns: it leaves the interpreter and comes back when it is read, when it is answered, and between the two.
+    """
+    sys.setswitchinterval(_SWITCH_SECONDS)
 
 
 class IdleTrimmer:

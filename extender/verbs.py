@@ -15,7 +15,7 @@ import numpy as np
 
 from extender.cache import View
 from extender.packing.fit import NOT_KNOWN, Cause, Reason, Verdicts, filter_nodes, fitting, has_room, static_verdicts
-from extender.packing.framework import Policy, Rows, Scores, run_score
+from extender.packing.framework import MAX_SCORE, Policy, Rows, Scores, best_row, run_score
 from extender.packing.holds import HELD
 from extender.packing.snapshot import Snapshot
 from extender.packing.table import Codes, NodeTable
@@ -45,11 +45,13 @@ class VerbSettings:
         policy: scores the candidates that fit.
         trust_scheduler: what kube-scheduler offers has room, whatever we count (`counts: scheduler`).
         pass_through_pods_without_gpus: score such pods 0 everywhere.
+        ranked_up_to: with more candidates than this, prioritize names the best alone.
     """
 
     policy: Policy
     trust_scheduler: bool = False
     pass_through_pods_without_gpus: bool = False
+    ranked_up_to: int = 2**31
 
     def keeps(self, reason: Reason) -> bool:
         """Tell whether a candidate with this verdict stays in filter's answer."""
@@ -161,13 +163,15 @@ def prioritize_candidates(
     """Score the candidates: the best that fits 10, the others that fit 0..9, what does not fit or is unknown 0.
 
     Nodes that are full once bookings count are scored 0 as well, unless no other is left: the scheduler offers them,
-    so a booking must have been wrong.
+    so a booking must have been wrong. Of more candidates than `ranked_up_to` the best alone is listed: kube-scheduler
+    takes those without an entry for 0, and where our weight decides nothing but the 10 counts.
 
     `rows` are the candidates' rows, when they are known already from the filter call before.
     """
     if rows is None:
         view, rows = see_candidates(view, question)
-    nothing = PrioritizeAnswer(np.zeros(len(rows), dtype=np.int64), rows, view.snapshot.table)
+    ranked = len(rows) <= settings.ranked_up_to
+    nothing = _all_zero(rows, view.snapshot.table) if ranked else _only(None, view.snapshot.table, len(rows))
     pod = question.pod
     if not view.synced or (settings.pass_through_pods_without_gpus and not pod.gpu.count):
         return nothing
@@ -179,9 +183,23 @@ def prioritize_candidates(
     if snapshot.booked is not None:
         still_free = candidates[has_room(snapshot.table, snapshot.free_for_score, pod, candidates)]
         candidates = still_free if len(still_free) else candidates
+    if not ranked:
+        return _only(best_row(settings.policy, snapshot, pod, candidates), snapshot.table, len(rows))
     by_row = np.zeros(len(snapshot) + 1, dtype=np.int64)  # UNKNOWN_ROW reads the last entry
     by_row[candidates] = run_score(settings.policy, snapshot, pod, candidates)
     return replace(nothing, scores=_once(by_row[rows], rows), best=snapshot.table.names[int(by_row.argmax())])
+
+
+def _all_zero(rows: Rows, table: NodeTable) -> PrioritizeAnswer:
+    return PrioritizeAnswer(np.zeros(len(rows), dtype=np.int64), rows, table)
+
+
+def _only(row: int | None, table: NodeTable, candidates: int) -> PrioritizeAnswer:
+    """List the best of so many candidates, or nobody."""
+    rows = np.array([] if row is None else [row], dtype=np.intp)
+    scores = np.full(len(rows), MAX_SCORE, dtype=np.int64)
+    best = None if row is None else table.names[row]
+    return PrioritizeAnswer(scores, rows, table, best, left_out=candidates - len(rows))
 
 
 def _distinct(rows: Rows, size: int) -> Rows:

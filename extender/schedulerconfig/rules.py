@@ -18,6 +18,7 @@ from extender.schedulerconfig.values import (
     fault,
     note,
 )
+from extender.settings import Verbs
 
 OUR_PORT: Final = 8888
 MAX_SCORE: Final = 10
@@ -128,7 +129,15 @@ def weigh(extender: Extender, in_tree: int) -> Iterator[Finding]:
     yield note(
         path,
         f"{extender.weight}: one step of our score is worth {step} points, the whole range 0..10 "
-        f"{step * MAX_SCORE}; the in-tree scorers can add {in_tree}{older}. {_standing(step, in_tree)}",
+        f"{step * MAX_SCORE}; the in-tree scorers can add {in_tree}{older}. {_standing(step, in_tree)}"
+        f"{_alone() if step <= in_tree else ''}",
+    )
+
+
+def _alone() -> str:
+    return (
+        f" Of more than {Verbs().ranked_up_to:,} candidates we name the best alone, with all 10 steps; "
+        "verbs.ranked_up_to of our configuration has more of them ranked."
     )
 
 

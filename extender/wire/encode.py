@@ -82,7 +82,7 @@ def _reasons(question: Question, answer: FilterAnswer, failure: Failure) -> Piec
 
 
 def encode_prioritize(question: Question, answer: PrioritizeAnswer) -> bytes:
-    """Encode a HostPriorityList: one entry per candidate, in the order asked."""
+    """Encode a HostPriorityList: one entry per candidate that is listed, in the order asked."""
     if _all_known(answer.rows):
         return b"".join((b"[", SlotTable.of(answer.table).scores(answer.rows, answer.scores), b"]"))
     pairs = zip(question.names, answer.scores.tolist(), strict=True)

@@ -102,12 +102,20 @@ class FilterAnswer:
 
 @dataclass(frozen=True, slots=True)
 class PrioritizeAnswer:
-    """A score 0..10 per position; `best` is the node with the 10, None when no candidate fits."""
+    """Scores 0..10 of the candidates, in the order asked, or of the best alone.
+
+    Attributes:
+        scores: one for each of `rows`.
+        rows: row of each listed candidate in `table`.
+        best: the node with the 10, None when no candidate fits.
+        left_out: candidates that are not listed; kube-scheduler takes them for 0.
+    """
 
     scores: Scores
     rows: Rows
     table: NodeTable
     best: str | None = None
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from functools import cache
 
 import pytest
 
-from tests.e2e.cluster import Cluster
-from tests.e2e.controlplane import build, releases
-from tests.e2e.plane import Plane
+from controlplane import build, releases
+from controlplane.cluster import Cluster
+from controlplane.plane import Plane
 
 
 @pytest.fixture(scope="session")

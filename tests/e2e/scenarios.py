@@ -8,15 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.e2e.api import Manifest
-from tests.e2e.cluster import Cluster
-from tests.e2e.counting import name_of, usage
-from tests.e2e.extenderprocess import ExtenderProcess, Recorder, recording
-from tests.e2e.kubelet import Kubelet
-from tests.e2e.objects import node_of
-from tests.e2e.plane import EXTENDER_USER, Plane
-from tests.e2e.processes import Process, wait_for
-from tests.e2e.schedulerfiles import shipped
+from controlplane.api import Manifest
+from controlplane.cluster import Cluster
+from controlplane.counting import name_of, usage
+from controlplane.extenderprocess import ExtenderProcess
+from controlplane.kubelet import Kubelet
+from controlplane.objects import is_refused, node_of
+from controlplane.plane import EXTENDER_USER, Plane
+from controlplane.processes import Process, wait_for
+from controlplane.schedulerfiles import shipped
+from tests.e2e.recorder import Recorder, recording
 from tests.e2e.watchdog import Watchdog
 
 LEGACY: Final = "scheduler-policy.json"
@@ -140,12 +141,7 @@ def wait_settled(cluster: Cluster, pods: Iterable[Manifest], seconds: float = 90
     def settled() -> bool:
         found.clear()
         found.update({name_of(pod): pod for pod in cluster.pods() if name_of(pod) in names})
-        return len(found) == len(names) and all(node_of(pod) or _refused(pod) for pod in found.values())
+        return len(found) == len(names) and all(node_of(pod) or is_refused(pod) for pod in found.values())
 
     wait_for(settled, f"{len(names)} pods are bound or refused", seconds, 0.2)
     return {name: node_of(pod) for name, pod in found.items() if node_of(pod)}
-
-
-def _refused(pod: Manifest) -> bool:
-    conditions = pod["status"].get("conditions", [])
-    return any(line["type"] == "PodScheduled" and line.get("reason") == "Unschedulable" for line in conditions)

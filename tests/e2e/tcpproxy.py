@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Final, Self
 from urllib.parse import urlsplit
 
-from tests.e2e.processes import LOOPBACK
+from controlplane.processes import LOOPBACK
 
 _CHUNK: Final = 1 << 16
 

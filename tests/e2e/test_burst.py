@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
-from tests.e2e.counting import Usage, gpus_of, name_of, uid_of, usage
-from tests.e2e.extenderprocess import recording
-from tests.e2e.objects import A100, H100, gfd_node, needs_model, pod
+from controlplane.counting import Usage, gpus_of, name_of, uid_of, usage
+from controlplane.objects import A100, H100, gfd_node, needs_model, pod
+from controlplane.schedulerfiles import without_extender
+from tests.e2e.recorder import recording
 from tests.e2e.scenarios import SAMPLED, live_extender, registered, wait_agreed, wait_settled
-from tests.e2e.schedulerfiles import without_extender
 from tests.e2e.watchdog import Watchdog
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from tests.e2e.clienttls import client_context
-from tests.e2e.processes import LOOPBACK
+from controlplane.clienttls import client_context
+from controlplane.processes import LOOPBACK
 
 
 def test_a_reset_before_the_handshake_leaves_nothing_open():

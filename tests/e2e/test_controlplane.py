@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.e2e.controlplane import build, releases
+from controlplane import build, releases
 
 OLD = releases.release("1.22")
 GO = """#!/bin/sh
@@ -86,7 +86,7 @@ def test_two_builds_at_once_build_each_program_once(cache, tmp_path):
     (tmp_path / "bin" / "go").write_text(GO.format(log=log))
     (tmp_path / "bin" / "go").chmod(0o755)
     env = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
-    command = [sys.executable, "-m", "tests.e2e.controlplane.build", "1.37", "1.22"]
+    command = [sys.executable, "-m", "controlplane.build", "1.37", "1.22"]
     builds = [subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     said = [process.communicate(timeout=60)[1] for process in builds]
     assert [process.returncode for process in builds] == [0, 0]

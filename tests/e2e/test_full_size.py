@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from tests.e2e.counting import Usage, built_in, gpus_of
-from tests.e2e.objects import A100, H100, L40S, T4, gfd_node, needs_model, node, pod
-from tests.e2e.processes import wait_for
+from controlplane.counting import Usage, built_in, gpus_of
+from controlplane.objects import A100, H100, L40S, T4, gfd_node, needs_model, node, pod
+from controlplane.processes import wait_for
 from tests.e2e.scenarios import running, wait_agreed
 
 pytestmark = [

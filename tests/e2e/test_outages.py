@@ -6,9 +6,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.e2e.counting import gpus_of, holds, usage
-from tests.e2e.objects import A100, gfd_node, node_of, pod
-from tests.e2e.processes import LOOPBACK, wait_for
+from controlplane.counting import gpus_of, holds, usage
+from controlplane.objects import A100, gfd_node, node_of, pod
+from controlplane.processes import LOOPBACK, wait_for
 from tests.e2e.scenarios import IGNORABLE, live_extender, registered, through, wait_agreed, wait_event
 from tests.e2e.tcpproxy import TcpProxy
 from tests.e2e.watchdog import Watchdog

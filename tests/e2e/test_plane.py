@@ -4,10 +4,10 @@ import kubernetes
 import pytest
 import urllib3
 
-from tests.e2e.controlplane import releases
-from tests.e2e.extenderprocess import ExtenderProcess, recording
-from tests.e2e.kubelet import Kubelet
-from tests.e2e.objects import (
+from controlplane import releases
+from controlplane.extenderprocess import ExtenderProcess
+from controlplane.kubelet import Kubelet
+from controlplane.objects import (
     A100,
     GPU,
     OLD_GPU,
@@ -23,9 +23,10 @@ from tests.e2e.objects import (
     pod,
     shared_node,
 )
-from tests.e2e.plane import EXTENDER_USER, SECOND_SCHEDULER_USER
-from tests.e2e.processes import ProcessError, wait_for
-from tests.e2e.schedulerfiles import POLICY, insecure, shipped, without_extender
+from controlplane.plane import EXTENDER_USER, SECOND_SCHEDULER_USER
+from controlplane.processes import ProcessError, wait_for
+from controlplane.schedulerfiles import POLICY, insecure, shipped, without_extender
+from tests.e2e.recorder import recording
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.e2e.counting import name_of, uid_of
-from tests.e2e.kubelet import Kubelet
-from tests.e2e.objects import A100, L40S, gfd_node, node_of, pod
-from tests.e2e.processes import wait_for
+from controlplane.counting import name_of, uid_of
+from controlplane.kubelet import Kubelet
+from controlplane.objects import A100, L40S, gfd_node, node_of, pod
+from controlplane.processes import wait_for
 from tests.e2e.scenarios import live_extender, registered, running, wait_agreed, wait_event
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]

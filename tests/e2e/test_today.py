@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.e2e.counting import name_of
-from tests.e2e.objects import A100, H100, L40S, PRODUCT, T4, gfd_node, mig_node, needs_model, node, pod, shared_node
+from controlplane.counting import name_of
+from controlplane.objects import A100, H100, L40S, PRODUCT, T4, gfd_node, mig_node, needs_model, node, pod, shared_node
 from tests.e2e.scenarios import running, wait_agreed, wait_allocated, wait_event
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]

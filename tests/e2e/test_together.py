@@ -2,13 +2,13 @@
 
 import pytest
 
-from tests.e2e.counting import gpus_of, name_of, uid_of, usage
-from tests.e2e.extenderprocess import recording
-from tests.e2e.kubelet import Kubelet
-from tests.e2e.objects import A100, gfd_node, needs_model, pod
-from tests.e2e.plane import SECOND_SCHEDULER_USER
+from controlplane.counting import gpus_of, name_of, uid_of, usage
+from controlplane.kubelet import Kubelet
+from controlplane.objects import A100, gfd_node, needs_model, pod
+from controlplane.plane import SECOND_SCHEDULER_USER
+from controlplane.schedulerfiles import insecure, shipped, without_extender
+from tests.e2e.recorder import recording
 from tests.e2e.scenarios import DECIDES, SECOND, WHOLE_NODES, live_extender, registered, running, wait_agreed
-from tests.e2e.schedulerfiles import insecure, shipped, without_extender
 from tests.e2e.tcpproxy import TcpProxy
 from tests.e2e.watchdog import Watchdog
 from tests.e2e.worldof16 import play_packing, play_types, play_waiting

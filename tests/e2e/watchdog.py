@@ -8,10 +8,10 @@ from typing import Final, Self
 
 import urllib3
 
-from tests.e2e.api import ApiError, Manifest, Watch
-from tests.e2e.cluster import Cluster
-from tests.e2e.counting import built_in, gpus_of, holds, name_of, uid_of
-from tests.e2e.objects import node_of
+from controlplane.api import ApiError, Manifest, Watch
+from controlplane.cluster import Cluster
+from controlplane.counting import built_in, gpus_of, holds, name_of, uid_of
+from controlplane.objects import node_of
 
 _PODS: Final = "/api/v1/pods"
 _RETRY_SECONDS: Final = 0.1

@@ -6,13 +6,14 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
-from tests.e2e.api import Manifest
-from tests.e2e.cluster import Cluster
-from tests.e2e.counting import name_of, uid_of
-from tests.e2e.extenderprocess import ExtenderProcess, Recorder
-from tests.e2e.objects import OLD_GPU, OLD_NAME, RUN_SECONDS, needs_model, node, node_of, old_node, phase_of, pod
-from tests.e2e.plane import Plane
-from tests.e2e.processes import wait_for
+from controlplane.api import Manifest
+from controlplane.cluster import Cluster
+from controlplane.counting import name_of, uid_of
+from controlplane.extenderprocess import ExtenderProcess
+from controlplane.objects import OLD_GPU, OLD_NAME, RUN_SECONDS, needs_model, node, node_of, old_node, phase_of, pod
+from controlplane.plane import Plane
+from controlplane.processes import wait_for
+from tests.e2e.recorder import Recorder
 from tests.e2e.scenarios import EVERY_POD, LEGACY, running, wait_agreed
 
 K80: Final = "Tesla-K80"

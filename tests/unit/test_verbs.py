@@ -201,6 +201,22 @@ def test_pods_without_gpus_are_scored_or_passed_through_as_configured():
     assert MAX_SCORE in prioritize_candidates(view(MIXED), question, OWN).scores
 
 
+def test_of_many_candidates_the_best_alone_is_listed():
+    seen = view(MIXED, FULL)
+    question = asked(pod("p").gpus(1).build(), "full", "new", "free", "k80", "small", "cpu")
+    ranked = prioritize_candidates(seen, question, replace(OWN, ranked_up_to=6))
+    short = prioritize_candidates(seen, question, replace(OWN, ranked_up_to=5))
+    assert (len(ranked.scores), ranked.left_out) == (6, 0)
+    assert (short.scores.tolist(), short.best, short.left_out) == ([MAX_SCORE], ranked.best, 5)
+    assert [short.table.names[row] for row in short.rows] == [ranked.best]
+
+
+def test_of_many_candidates_of_which_none_fits_nobody_is_listed():
+    question = asked(pod("p").gpus(1).build(), "full", "cpu")
+    answer = prioritize_candidates(view(MIXED, FULL), question, replace(SCHEDULER, ranked_up_to=0))
+    assert (answer.scores.tolist(), answer.best, answer.left_out) == ([], None, 2)
+
+
 def test_known_rows_change_nothing():
     seen = view(MIXED, FULL)
     question = asked(pod("p").gpus(1).build(), "k80", "free", "small")

@@ -386,6 +386,13 @@ def test_scores_are_integers_in_a_bare_array_in_the_order_asked(reader, known):
     assert b"." not in raw
 
 
+def test_the_best_alone_is_a_list_of_one(reader):
+    nodes = table(["b", "a-longer-name", "c"])
+    answer = PrioritizeAnswer(np.array([10]), np.array([nodes.index["b"]], dtype=np.intp), nodes, "b", left_out=2)
+    raw = encode_prioritize(asked(reader, ["c", "b", "unknown"]), answer)
+    assert json.loads(raw) == [{"Host": "b", "Score": 10}]
+
+
 def test_no_candidates_make_an_empty_array(reader):
     nodes = table(["a"])
     assert encode_prioritize(asked(reader, []), PrioritizeAnswer(np.zeros(0, dtype=np.int64), rows(), nodes)) == b"[]"

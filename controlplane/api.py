@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import urllib3
 
-from tests.e2e.clienttls import client_context
+from controlplane.clienttls import client_context
 
 Manifest = dict[str, Any]
 
@@ -109,9 +109,9 @@ class Api:
         with ThreadPoolExecutor(CONNECTIONS) as threads:
             return list(threads.map(do, objects))
 
-    def watch(self, path: str, resource_version: str, seconds: int = 300) -> Watch:
+    def watch(self, path: str, resource_version: str, seconds: int = 300, **query: str) -> Watch:
         """Watch a collection from a version on."""
-        query = {"watch": "true", "resourceVersion": resource_version, "timeoutSeconds": str(seconds)}
+        query |= {"watch": "true", "resourceVersion": resource_version, "timeoutSeconds": str(seconds)}
         answer = self._pool.request(
             "GET", _with_query(path, query), preload_content=False, timeout=urllib3.Timeout(connect=10, read=None)
         )

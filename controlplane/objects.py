@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from tests.e2e.api import Manifest
+from controlplane.api import Manifest
 
 GPU: Final = "nvidia.com/gpu"
 OLD_GPU: Final = "alpha.kubernetes.io/nvidia-gpu"
@@ -181,3 +181,9 @@ def phase_of(pod: Manifest) -> str:
     """Return a pod's phase."""
     phase: str = pod["status"]["phase"]
     return phase
+
+
+def is_refused(pod: Manifest) -> bool:
+    """Tell whether kube-scheduler has said that no node takes the pod."""
+    conditions = pod["status"].get("conditions", [])
+    return any(line["type"] == "PodScheduled" and line.get("reason") == "Unschedulable" for line in conditions)

@@ -17,6 +17,10 @@ LOOPBACK: Final = "127.0.0.1"
 _TAIL_LINES: Final = 25
 _POLL_SECONDS: Final = 0.05
 
+# In /proc/<pid>/stat, counted from behind the name; the system's ticks follow.
+_USER_TICKS: Final = 11
+_KIB: Final = 1024
+
 T = TypeVar("T")
 
 
@@ -62,6 +66,19 @@ class Process:
         """Return the process id."""
         return self._process.pid
 
+    def cpu_seconds(self) -> float:
+        """Return the CPU time that it and its children have used so far (Linux)."""
+        ticks = 0
+        for pid in family(self.pid):
+            fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+            ticks += int(fields[_USER_TICKS]) + int(fields[_USER_TICKS + 1])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def memory_bytes(self, line: str = "VmRSS") -> list[int]:
+        """Return what /proc says of it and each of its children: resident now, or at most ever (`VmHWM`) (Linux)."""
+        pages = (Path(f"/proc/{pid}/status").read_text(encoding="ascii") for pid in family(self.pid))
+        return [int(page.partition(f"{line}:")[2].split()[0]) * _KIB for page in pages]
+
     def wait_ready(self, ready: Callable[[], T], seconds: float = 60.0) -> T:
         """Ask until the program is ready and return the answer.
 
@@ -102,6 +119,12 @@ class Process:
     def tail(self, lines: int = _TAIL_LINES) -> str:
         """Return the last lines it has written, and where the rest is."""
         return "\n".join([*self.text().splitlines()[-lines:], f"({self.log})"])
+
+
+def family(pid: int) -> list[int]:
+    """Return a process and all that descend from it (Linux)."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    return [pid, *(found for child in children for found in family(int(child)))]
 
 
 def _dies_with_us() -> list[str]:

@@ -1,4 +1,4 @@
-"""Writes the Go modules of the control plane anew: `python -m tests.e2e.controlplane.generate`.
+"""Writes the Go modules of the control plane anew: `python -m controlplane.generate`.
 
 `k8s.io/kubernetes` replaces the modules it publishes (`k8s.io/api` and two dozen more) by folders of its own tree. A
 replace in a dependency is ignored, so each is replaced here once more, by what was published under the same version.
@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from tests.e2e.controlplane.releases import PACKAGES, RELEASES, Release
+from controlplane.releases import PACKAGES, RELEASES, Release
 
 GO: Final = "1.26.0"
 """Language version of the modules; Kubernetes 1.37 needs it. A go command from 1.21 on fetches it if it is older."""

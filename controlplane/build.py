@@ -1,7 +1,7 @@
 """Finds the programs of the control plane, and builds those that are missing.
 
-    python -m tests.e2e.controlplane.build          all releases
-    python -m tests.e2e.controlplane.build 1.37     one
+    python -m controlplane.build          all releases
+    python -m controlplane.build 1.37     one
 
 A program is looked for in `$KUBEBUILDER_ASSETS` (where it has to be of the release's minor version), then in
 `<cache>/<release>-<Go version>/`, of any Go version. What is in neither is built into the latter with the Go that is on
@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.e2e.controlplane.releases import ETCD, PACKAGES, RELEASES, Release, release
+from controlplane.releases import ETCD, PACKAGES, RELEASES, Release, release
 
 ASSETS: Final = "KUBEBUILDER_ASSETS"
 CACHE: Final = "CONTROLPLANE_CACHE"

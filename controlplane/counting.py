@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tests.e2e.api import Manifest
-from tests.e2e.cluster import Cluster
-from tests.e2e.objects import GPU, OLD_GPU, node_of, phase_of
+from controlplane.api import Manifest
+from controlplane.cluster import Cluster
+from controlplane.objects import GPU, OLD_GPU, node_of, phase_of
 
 JOB_SIZES: Final = (1, 2, 4, 8)
 _DONE: Final = ("Succeeded", "Failed")

@@ -8,14 +8,14 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Final
 
-from tests.e2e.api import Api, ApiError, Manifest
-from tests.e2e.kubelet import path_of, set_phase
-from tests.e2e.objects import node_of
-from tests.e2e.plane import NAMESPACE
-from tests.e2e.processes import wait_for
+from controlplane.api import Api, ApiError, Manifest
+from controlplane.kubelet import path_of, set_phase
+from controlplane.objects import node_of
+from controlplane.plane import NAMESPACE
+from controlplane.processes import wait_for
 
 _NODES: Final = "/api/v1/nodes"
-_PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
+PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
 _EVENTS: Final = f"/api/v1/namespaces/{NAMESPACE}/events"
 _CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _SLOW_POLL_SECONDS: Final = 0.2
@@ -62,7 +62,7 @@ class Cluster:
         end = time.monotonic() + _ADMISSION_SECONDS
         while True:
             try:
-                return self.api.create(_PODS, pod)
+                return self.api.create(PODS, pod)
             except ApiError as error:
                 if "no PriorityClass" not in str(error) or time.monotonic() > end:
                     raise
@@ -70,11 +70,11 @@ class Cluster:
 
     def pods(self) -> list[Manifest]:
         """Return the pods, from the API server's memory (which may be a moment late)."""
-        return self.api.items(_PODS, resourceVersion="0")
+        return self.api.items(PODS, resourceVersion="0")
 
     def pod(self, name: str) -> Manifest:
         """Return one pod, as it is now."""
-        pod: Manifest = self.api.get(f"{_PODS}/{name}")
+        pod: Manifest = self.api.get(f"{PODS}/{name}")
         return pod
 
     def set_phase(self, pod: Manifest, phase: str) -> None:
@@ -136,7 +136,7 @@ class Cluster:
 
     def clear(self) -> None:
         """Delete all pods, nodes, events and priority classes of the test."""
-        for path in (_PODS, _NODES, _EVENTS, *(f"{_CLASSES}/{name}" for name in self._priority_classes)):
+        for path in (PODS, _NODES, _EVENTS, *(f"{_CLASSES}/{name}" for name in self._priority_classes)):
             self.api.delete(path)
         self._priority_classes.clear()
         wait_for(lambda: not self.pods() and not self.nodes(), "pods and nodes are gone")

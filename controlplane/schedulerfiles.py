@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
-from tests.e2e.plane import SCHEDULER_USER, Plane
-from tests.e2e.processes import LOOPBACK
+import yaml
 
-POLICY: Final = Path(__file__).resolve().parents[2] / "policy"
+from controlplane.plane import SCHEDULER_USER, Plane
+from controlplane.processes import LOOPBACK
+
+POLICY: Final = Path(__file__).resolve().parents[1] / "policy"
 EXTENDER: Final = "http://127.0.0.1:8888"
 KUBECONFIG: Final = "/etc/kubernetes/scheduler.conf"
 INSECURE: Final = "127.0.0.1:10251"
@@ -36,8 +40,13 @@ def shipped(
     return path
 
 
-def without_extender(plane: Plane, folder: Path, version: str = "v1") -> Path:
-    """Write the configuration of a scheduler that stands in nobody's way: no extender, no limit on its requests."""
+def without_extender(
+    plane: Plane, folder: Path, version: str = "v1", changes: Mapping[str, object] = MappingProxyType({})
+) -> Path:
+    """Write the configuration of a scheduler that stands in nobody's way: no extender, no limit on its requests.
+
+    `changes` are further keys of the document.
+    """
     path = folder / f"without-extender-{version}.json"
     document: dict[str, object] = {
         "apiVersion": f"kubescheduler.config.k8s.io/{version}",
@@ -47,8 +56,15 @@ def without_extender(plane: Plane, folder: Path, version: str = "v1") -> Path:
     }
     if version != "v1":
         document |= insecure(plane)
-    path.write_text(json.dumps(document), encoding="utf-8")
+    path.write_text(json.dumps({**document, **changes}), encoding="utf-8")
     return path
+
+
+def registration(url: str, **changes: object) -> dict[str, object]:
+    """Return the extender as the shipped configuration registers it, at another address; `changes` are its keys."""
+    shipped_document = yaml.safe_load((POLICY / "kube-scheduler-config.yaml").read_text(encoding="utf-8"))
+    extender: dict[str, object] = shipped_document["extenders"][0]
+    return {**extender, "urlPrefix": str(extender["urlPrefix"]).replace(EXTENDER, url), **changes}
 
 
 def insecure(plane: Plane) -> dict[str, str]:

@@ -7,8 +7,8 @@ import threading
 import time
 from typing import Final, Self
 
-from tests.e2e.api import Api, ApiError, Manifest, Watch
-from tests.e2e.objects import RUN_SECONDS, node_of, phase_of
+from controlplane.api import Api, ApiError, Manifest, Watch
+from controlplane.objects import RUN_SECONDS, node_of, phase_of
 
 _PODS: Final = "/api/v1/pods"
 _IDLE_SECONDS: Final = 0.05

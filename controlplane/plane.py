@@ -3,29 +3,26 @@
     with Plane(folder) as plane, plane.scheduler("1.37", config=path): ...
 
 Certificates, tokens and data are made anew for each plane and live in its folder, and so do all logs. There is no
-kubelet (`tests.e2e.kubelet` plays all of them) and no controller manager: owners, garbage collection, taints by node
+kubelet (`controlplane.kubelet` plays all of them) and no controller manager: owners, garbage collection, taints by node
 condition and PDB status are the test's to write.
 """
 
 from __future__ import annotations
 
-import http.client
 import json
 import secrets
-import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Self
 
 import urllib3
 
-from tests.e2e.api import Api, ApiError, Manifest
-from tests.e2e.clienttls import client_context
-from tests.e2e.controlplane import build, releases
-from tests.e2e.processes import LOOPBACK, Ports, Process
+from controlplane import build, releases
+from controlplane.api import Api, ApiError, Manifest
+from controlplane.processes import LOOPBACK, Ports, Process
+from controlplane.schedulerprocess import SchedulerProcess
 
 ADMIN: Final = "admin"
 SCHEDULER_USER: Final = "system:kube-scheduler"
@@ -85,7 +82,7 @@ class Plane:
     @contextmanager
     def scheduler(
         self, minor: str, *, config: Path | None = None, policy: Path | None = None, user: str = SCHEDULER_USER
-    ) -> Iterator[Process]:
+    ) -> Iterator[SchedulerProcess]:
         """Run a kube-scheduler of a release.
 
         `config` is a KubeSchedulerConfiguration; 1.22 takes a legacy Policy, too, or neither.
@@ -103,7 +100,7 @@ class Plane:
 
     def start_scheduler(
         self, minor: str, *, config: Path | None = None, policy: Path | None = None, user: str = SCHEDULER_USER
-    ) -> Process:
+    ) -> SchedulerProcess:
         """Start a kube-scheduler and wait until it is healthy; the caller ends it."""
         self._schedulers += 1
         name = f"kube-scheduler-{minor}-{self._schedulers}"
@@ -127,14 +124,18 @@ class Plane:
             flags += [f"--policy-config-file={policy}", "--use-legacy-policy-config"]
         if minor == _POLICY_MINOR:
             flags += ["--port=0", "--feature-gates=CSIStorageCapacity=false"]
-        process = Process(name, [program, *flags], self.folder)
+        process = SchedulerProcess(name, [program, *flags], self.folder, port, self._tokens[ADMIN])
         self._processes.append(process)
         try:
-            process.wait_ready(lambda: _is_healthy(port))
+            process.wait_ready(process.is_healthy)
         except BaseException:
             process.kill()
             raise
         return process
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU time that API server and etcd have used so far."""
+        return self._api_server.cpu_seconds() + self._etcd.cpu_seconds()
 
     def start_api_server(self) -> None:
         """Start the API server and wait until it is ready."""
@@ -186,7 +187,8 @@ class Plane:
             "--unsafe-no-fsync",
             "--log-level=warn",
         ]
-        self._processes.append(Process("etcd", [self._programs[releases.ETCD], *flags], self.folder))
+        self._etcd = Process("etcd", [self._programs[releases.ETCD], *flags], self.folder)
+        self._processes.append(self._etcd)
 
     def _run_api_server(self) -> Process:
         # The server makes its own certificate; its key signs the service account tokens that nobody here asks for.
@@ -234,20 +236,6 @@ class Plane:
             "contexts": [{"name": "e2e", "context": {"cluster": "e2e", "user": user}}],
             "current-context": "e2e",
         }
-
-
-def _is_healthy(port: int) -> bool:
-    anyone = client_context()
-    anyone.check_hostname = False
-    anyone.verify_mode = ssl.CERT_NONE
-    connection = http.client.HTTPSConnection(LOOPBACK, port, timeout=5, context=anyone)
-    try:
-        connection.request("GET", "/healthz")
-        return connection.getresponse().status == HTTPStatus.OK
-    except OSError:
-        return False
-    finally:
-        connection.close()
 
 
 def _first_objects() -> Iterator[tuple[str, Manifest]]:
