@@ -17,6 +17,7 @@ from extender.cache import View
 from extender.metrics import Kind, Spec
 from extender.packing.fit import static_verdicts
 from extender.packing.fragmentation import ModelFragmentation, capacity_of, measure
+from extender.packing.memory import ByIdentity
 from extender.packing.resources import total
 from extender.packing.snapshot import Snapshot
 from extender.packing.table import BoolVector, IntVector, NodeTable
@@ -229,13 +230,16 @@ def _queue(snapshot: Snapshot) -> Iterator[Metric]:
     pods: Counter[tuple[str, ...]] = Counter()
     gpus: Counter[tuple[str, ...]] = Counter({(r, "any"): 0 for r in snapshot.table.gpu_resources})
     gated: Counter[tuple[str, ...]] = Counter()
+    # By identity: between two scrapes most pods are the same, and one may say as much as a thousand others.
+    models: ByIdentity[PodInfo, str] = snapshot.table.remember("models wanted", None, ByIdentity)
     for pod in snapshot.pending.values():
         if pod.gated and pod.gpu.count:
             gated[pod.gpu.resource,] += 1
         elif pod.gpu.count:
-            key = (pod.gpu.resource, model_wanted(snapshot.table, pod))
+            key = (pod.gpu.resource, models.recall(pod, lambda pod: model_wanted(snapshot.table, pod)))
             pods[*key, _size(pod.gpu.count)] += 1
             gpus[key] += pod.gpu.count
+    models.trim(len(snapshot.pending))
     yield _family(PENDING_PODS, sorted(pods.items()))
     yield _family(PENDING_GPUS, sorted(gpus.items()))
     yield _family(GATED, sorted(gated.items()))

@@ -31,6 +31,7 @@ BoolMatrix = npt.NDArray[np.bool_]
 _ROUNDS: Final = 24
 _STEP: Final = 0.8
 _TRIFLE: Final = 1e-9
+_LEAST: Final = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +163,13 @@ def spread(accepted: BoolMatrix, demand: Floats, free: Floats) -> Floats:
         float [list, group], rows summing to ``demand``.
     """
     width = np.maximum(free, _TRIFLE)
-    flows: Floats = accepted.astype(np.float64) * width
-    flows *= (demand / flows.sum(axis=1))[:, None]
+    flows = _scaled(accepted.astype(np.float64) * width, demand)
     for _ in range(_ROUNDS if len(demand) > 1 else 0):
-        flows *= np.maximum(flows.sum(axis=0) / width, _TRIFLE) ** -_STEP
-        flows *= (demand / flows.sum(axis=1))[:, None]
+        flows = _scaled(flows * np.maximum(flows.sum(axis=0) / width, _TRIFLE) ** -_STEP, demand)
     return flows
+
+
+def _scaled(flows: Floats, demand: Floats) -> Floats:
+    """Return flows whose rows sum to the demand. It is 0 while nothing is free: then so are they."""
+    scaled: Floats = flows * (demand / np.maximum(flows.sum(axis=1), _LEAST))[:, None]
+    return scaled

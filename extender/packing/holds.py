@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from extender.packing.fit import Cause, Reason, filter_nodes
+from extender.packing.fit import Cause, Reason, fitting
 from extender.packing.framework import Rows
 from extender.packing.mix import PodClass
 from extender.packing.resources import PODS
@@ -130,12 +130,13 @@ def _waiting(snapshot: Snapshot) -> list[PodInfo]:
 def _fitting(snapshot: Snapshot, pods: list[PodInfo]) -> Iterator[tuple[PodInfo, BoolVector]]:
     """Yield the pods that fit somewhere, each with a mask of the rows; pods of one class are judged once."""
     masks: dict[tuple[PodClass, int], BoolVector] = {}
+    everywhere = np.arange(len(snapshot))
     for pod in pods:
         key = (PodClass.of(pod), pod.priority)
         if key not in masks:
             if len(masks) == _MOST_CLASSES:
                 return
-            masks[key] = filter_nodes(snapshot, pod).fits
+            masks[key] = fitting(snapshot, pod, everywhere)
         if masks[key].any():
             yield pod, masks[key]
 

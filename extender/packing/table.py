@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from extender.packing.gpu import GpuModel
 from extender.packing.memory import Memory
-from extender.packing.resources import ResourceAxis
+from extender.packing.resources import ResourceAxis, total
 from extender.packing.selectors import Taint
 from extender.packing.types import NodeInfo
 
@@ -149,7 +149,7 @@ class NodeTable:
     @cached_property
     def whole_gpus(self) -> int:
         """Return how many whole exclusive GPUs the nodes offer, of all resources together."""
-        return sum(int(self.allocatable_of(r)[self.whole(r)].sum()) for r in self.whole_gpu_resources)
+        return sum(total(self.allocatable_of(r)[self.whole(r)]) for r in self.whole_gpu_resources)
 
     @cached_property
     def name_hash(self) -> npt.NDArray[np.uint64]:

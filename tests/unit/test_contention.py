@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from extender.packing.contention import spread
+from extender.packing.contention import contention, spread
+from extender.packing.snapshot import Snapshot
+from tests.builders import GPU, node, pod
 
 A, B, C = (True, False, False), (False, True, False), (False, False, True)
 ANY = (True, True, True)
@@ -68,3 +70,12 @@ def test_random_instances_come_close_to_the_exact_spread():
         errors.append(np.abs(spread(accepted, demand, free).sum(axis=0) - exact).max() / exact.max())
     assert np.mean(errors) < 0.01
     assert max(errors) < 0.05
+
+
+def test_no_free_gpu_is_no_contention():
+    # Everything is taken or on a closed node; two lists of models wait.
+    nodes = [node("a").gpus(8, "H100").build(), node("b").gpus(8, "T4").unready().build()]
+    waiting = [pod("y").gpus(1).types("H100").build(), pod("z").gpus(1).build()]
+    found = contention(Snapshot.of(nodes, [pod("x").gpus(8).on("a").build(), *waiting]), GPU)
+    assert found.load.tolist() == [0.0, 0.0]
+    assert found.pressure(b"\1\1").tolist() == [0.0, 0.0]

@@ -107,3 +107,11 @@ def test_slices_and_shared_gpus_are_packed_tightly():
     nodes = [node(name).gpus(7, H100, resource=slices, whole=False).build() for name in ("a", "b")]
     snapshot = Snapshot.of(nodes, [pod("r").gpus(5, slices, whole=False).on("b").build()])
     assert best(snapshot, pod("p").gpus(2, slices, whole=False).build()) == "b"
+
+
+def test_the_last_node_is_scored_when_no_gpu_is_free_on_open_nodes():
+    # What is free counts open nodes less what is booked; kube-scheduler may offer another one all the same.
+    nodes = [node("full").gpus(8, H100).build(), node("closed").gpus(8, T4).unready().build()]
+    waiting = [pod("y").gpus(1).types("H100").build(), pod("z").gpus(1).build()]
+    snapshot = Snapshot.of(nodes, [pod("x").gpus(8).on("full").build(), *waiting])
+    assert best(snapshot, pod("p").gpus(1).build(), "closed") == "closed"
