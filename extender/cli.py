@@ -15,14 +15,15 @@ from typing import Final
 import click
 
 import extender
+from extender import cli_capacity, intree, reports, schedulerconfig, simulate, synthetic, tables, whatif
 from extender import demo as demonstration
-from extender import intree, reports, schedulerconfig, simulate, synthetic, tables, whatif
 from extender.cli_plan import plan_command
 from extender.clitools import (
     cluster_option,
     config_option,
     finish,
     load,
+    named_pods,
     note,
     once,
     output_option,
@@ -123,7 +124,7 @@ def fit(
     config = load(config_file)
     dump = read_cluster(clusters, config)
     given = read_pods([read_source(pod_file)], GpuRules.of(config.gpus)) if pod_file else None
-    pods = _asked_pods(dump.pods, pod_name) if given is None else _named(given.pods, pod_name)
+    pods = _asked_pods(dump.pods, pod_name) if given is None else named_pods(given.pods, pod_name)
     warnings = (*dump.warnings, *(given.warnings if given else ()))
     report = reports.fit_report(Snapshot.of(dump.nodes, dump.pods), pods, warnings)
     finish(
@@ -136,16 +137,8 @@ def fit(
 
 def _asked_pods(pods: Sequence[PodInfo], name: str | None) -> Sequence[PodInfo]:
     if name is not None:
-        return _named(pods, name)
+        return named_pods(pods, name)
     return sorted((pod for pod in pods if pod.waiting and pod.gpu.count), key=queue_order)
-
-
-def _named(pods: Sequence[PodInfo], name: str | None) -> Sequence[PodInfo]:
-    """Return the pod called ``NS/NAME`` (or NAME), all of them without a name."""
-    found = [pod for pod in pods if name is None or name in (pod.key, pod.name)]
-    if name is not None and not found:
-        raise InputError(f"--pod {name}: there is no such pod in the input; give NS/NAME (finished pods are left out)")
-    return found
 
 
 @cli.command("simulate")
@@ -220,6 +213,8 @@ def _start(dump: ClusterDump, *, queue: bool) -> Snapshot:
 
 
 cli.add_command(plan_command)
+cli.add_command(cli_capacity.buy)
+cli.add_command(cli_capacity.defrag)
 
 
 @cli.group()

@@ -17,6 +17,7 @@ from extender.dump import ClusterDump, read_dumps
 from extender.errors import DumpError, InputError
 from extender.kube.gpurules import GpuRules
 from extender.packing.policies import REGISTRY
+from extender.packing.types import PodInfo
 
 STDIN: Final = "-"
 PIPE_COLUMNS: Final = 220
@@ -118,3 +119,15 @@ def finish(
     else:
         show(rendered())
     raise SystemExit(0 if ok else 1)
+
+
+def named_pods(pods: Sequence[PodInfo], name: str | None) -> Sequence[PodInfo]:
+    """Return the pod called ``NS/NAME`` (or NAME), all of them without a name.
+
+    Raises:
+        InputError: when there is none of that name.
+    """
+    found = [pod for pod in pods if name is None or name in (pod.key, pod.name)]
+    if name is not None and not found:
+        raise InputError(f"--pod {name}: there is no such pod in the input; give NS/NAME (finished pods are left out)")
+    return found

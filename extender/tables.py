@@ -23,13 +23,13 @@ _STYLE: Final = {"fits": "green", "busy": "yellow", "never": "red", "gated": "cy
 
 def render_gpus(report: GpusReport) -> RenderableType:
     """Return the tables of `gpus`: models first, then nodes, then warnings."""
-    return Group(_models(report["summary"]), Text(), _nodes(report["nodes"]), *_warnings(report["warnings"]))
+    return Group(_models(report["summary"]), Text(), _nodes(report["nodes"]), *warning_lines(report["warnings"]))
 
 
 def render_fit(report: FitReport) -> RenderableType:
     """Return the answer of `fit`: a block per pod, then warnings."""
     blocks = [_pod(row) for row in report["pods"]] or [Text("No pod is waiting for GPUs.")]
-    return Group(*blocks, *_warnings(report["warnings"]))
+    return Group(*blocks, *warning_lines(report["warnings"]))
 
 
 # ---------------------------------------------------------------- gpus
@@ -37,7 +37,7 @@ def render_fit(report: FitReport) -> RenderableType:
 
 def _models(rows: Sequence[ModelRow]) -> Table:
     named = _resource_column(rows)
-    table = _table("model", *named)
+    table = plain_table("model", *named)
     for name in ("nodes", "capacity", "used", "free", "off", "withdrawn", "largest"):
         table.add_column(name, justify="right")
     table.add_column("pods of " + "/".join(map(str, SIZES)), justify="right")
@@ -51,7 +51,7 @@ def _models(rows: Sequence[ModelRow]) -> Table:
 
 def _nodes(rows: Sequence[GpuRow]) -> Table:
     named = _resource_column(rows)
-    table = _table("node", "model", *named)
+    table = plain_table("node", "model", *named)
     for name in ("capacity", "used", "free"):
         table.add_column(name, justify="right")
     table.add_column("state", no_wrap=True)
@@ -123,7 +123,7 @@ def _reasons(reasons: Mapping[str, str]) -> list[str]:
 
 def render_simulation(report: SimulationReport) -> RenderableType:
     """Return the report of `simulate` as a table, arrivals in order, with the totals below."""
-    table = _table("POD", "NODE", "WHY NOT")
+    table = plain_table("POD", "NODE", "WHY NOT")
     for row in report["placements"]:
         table.add_row(row["pod"], row["node"] or Text("-", style="red"), row["reason"])
     total = report["summary"]
@@ -132,7 +132,7 @@ def render_simulation(report: SimulationReport) -> RenderableType:
         _placed(total),
         f"{total['free_gpus']} whole GPUs left free; of these are in pieces too small: {stranded or 'none'}.",
     ]
-    return Group(table, *lines, *_warnings(report["warnings"]))
+    return Group(table, *lines, *warning_lines(report["warnings"]))
 
 
 def _placed(total: SimulationSummary) -> str:
@@ -147,7 +147,7 @@ def render_plan(report: PlanReport, plan: JointPlan) -> RenderableType:
     """Return the report of `plan` as a table in the order of the queue, with what is proved below."""
     if not report["placements"]:
         return Text("No pod is waiting to be placed.")
-    table = _table("POD", "NODE", "WHY NOT")
+    table = plain_table("POD", "NODE", "WHY NOT")
     for row in report["placements"]:
         table.add_row(row["pod"], row["node"] or Text("-", style="red"), row["reason"])
     pods = f"{report['placed']} of {len(report['placements'])} pods placed, {report['placed_gpus']} GPUs"
@@ -169,7 +169,8 @@ def _nodes_opened(plan: JointPlan) -> Iterator[str]:
 # ---------------------------------------------------------------- both
 
 
-def _table(*columns: str) -> Table:
+def plain_table(*columns: str) -> Table:
+    """Return an empty table without lines."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")
@@ -181,5 +182,6 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:_LISTED]) + more
 
 
-def _warnings(lines: Iterable[str]) -> list[Text]:
+def warning_lines(lines: Iterable[str]) -> list[Text]:
+    """Return warnings as lines below a table."""
     return [Text(f"warning: {line}", style="yellow") for line in lines]

@@ -7,15 +7,17 @@ dropped as they are read; only how many of them were refused at admission is kep
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from extender.dump.documents import Item, read_items
 from extender.dump.findings import findings, is_admission_failure
 from extender.kube.convert import node_info, pod_info, pod_key
+from extender.kube.disruption import disruption_budget, pod_disruption
 from extender.kube.gpurules import GpuRules
-from extender.kube.raw import RawNode, RawPod, RawPodStatus
+from extender.kube.raw import RawBudget, RawNode, RawPod, RawPodStatus
+from extender.packing.disruption import DisruptionBudget, PodDisruption
 from extender.packing.types import NodeInfo, Phase, PodInfo
 
 __all__ = ["ClusterDump", "PodDump", "read_dumps", "read_pods"]
@@ -25,17 +27,24 @@ Source = tuple[str, bytes]
 
 _NODE: Final = "Node"
 _POD: Final = "Pod"
+_BUDGET: Final = "PodDisruptionBudget"
+_BUDGETS: Final = frozenset({_BUDGET, f"{_BUDGET} of policy/v1", f"{_BUDGET} of policy/v1beta1"})
 _FINISHED: Final = frozenset({str(Phase.SUCCEEDED), str(Phase.FAILED)})
 _LISTED: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterDump:
-    """Nodes and unfinished pods in the order of the sources, and what is odd about them, one line each."""
+    """Nodes and unfinished pods in the order of the sources, and what is odd about them, one line each.
+
+    ``disruptions`` says by the key of a pod what evicting it would mean.
+    """
 
     nodes: tuple[NodeInfo, ...]
     pods: tuple[PodInfo, ...]
     warnings: tuple[str, ...]
+    disruptions: Mapping[str, PodDisruption] = field(default_factory=dict)
+    budgets: tuple[DisruptionBudget, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +68,16 @@ def read_dumps(sources: Iterable[Source], rules: GpuRules) -> ClusterDump:
                 merge.node(item)
             elif item.kind == _POD:
                 merge.pod(item)
+            elif item.kind in _BUDGETS:
+                merge.budget(item)
             else:
                 merge.others[source, item.kind] += 1
     return ClusterDump(
         tuple(merge.nodes.values()),
         tuple(merge.pods.values()),
         (*merge.all_warnings(), *findings(merge.nodes, merge.pods.values(), merge.refused)),
+        merge.disruptions,
+        tuple(merge.budgets.values()),
     )
 
 
@@ -116,6 +129,8 @@ class _Merge:
     warnings: list[str] = field(default_factory=list)
     twice: list[str] = field(default_factory=list)
     owners: dict[str, str] = field(default_factory=dict)
+    disruptions: dict[str, PodDisruption] = field(default_factory=dict)
+    budgets: dict[tuple[str, str], DisruptionBudget] = field(default_factory=dict)
 
     def node(self, item: Item) -> None:
         raw = item.decode(RawNode)
@@ -131,6 +146,7 @@ class _Merge:
         status = raw.status or RawPodStatus()
         if status.phase not in _FINISHED:
             self.live(raw)
+            self.disruptions["/".join(pod_key(raw))] = pod_disruption(raw, self.warnings.append)
             return
         key = "/".join(pod_key(raw))
         self._replaces(key)
@@ -145,6 +161,14 @@ class _Merge:
             self.warnings.append(f"pod {info.key}: has the uid of {self.owners[info.uid]}; told apart by name")
             info = replace(info, uid=info.key)
         self.pods[info.key] = info
+
+    def budget(self, item: Item) -> None:
+        found = disruption_budget(item.decode(RawBudget), self.warnings.append)
+        if not found.name:
+            raise item.fault("metadata.name: missing")
+        if self.budgets.pop((found.namespace, found.name), None) is not None:
+            self.twice.append(f"poddisruptionbudget {found}")
+        self.budgets[found.namespace, found.name] = found
 
     def _replaces(self, key: str) -> None:
         if self.pods.pop(key, None) is not None or key in self.finished:

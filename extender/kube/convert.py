@@ -145,7 +145,7 @@ def pod_info(raw: RawPod, rules: GpuRules, warn: Warn) -> PodInfo:
         constraints=_constraints(spec, affinity, annotations, say),
         preferred=_preferred(affinity, say),
         priority=spec.priority or 0,
-        created=_seconds(meta.creation_timestamp, say),
+        created=seconds(meta.creation_timestamp, "metadata.creationTimestamp", say),
         phase=_phase(status.phase, say),
         node_name=spec.node_name or "",
         nominated_node=status.nominated_node_name or "",
@@ -177,14 +177,14 @@ def _phase(text: str | None, say: Say) -> Phase:
     return phase
 
 
-def _seconds(text: str | None, say: Say) -> float:
+def seconds(text: str | None, field: str, say: Say) -> float:
     """Return an RFC 3339 time as seconds since the epoch, 0.0 when there is none."""
     if not text:
         return 0.0
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        say(f"metadata.creationTimestamp: {text!r:.40} is no time; ignored")
+        say(f"{field}: {text!r:.40} is no time; ignored")
         return 0.0
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
@@ -220,12 +220,13 @@ def _weight(given: int | None, say: Say) -> int:
 
 def _term(raw: RawTerm) -> Term:
     return Term(
-        tuple(map(_requirement, raw.match_expressions or ())),
-        tuple(map(_requirement, raw.match_fields or ())),
+        tuple(map(requirement, raw.match_expressions or ())),
+        tuple(map(requirement, raw.match_fields or ())),
     )
 
 
-def _requirement(raw: RawRequirement) -> Requirement:
+def requirement(raw: RawRequirement) -> Requirement:
+    """Return one line of a selector; an operator that the API would refuse is None."""
     return Requirement(raw.key or "", _OPERATORS.get(raw.operator or ""), tuple(raw.values or ()))
 
 

@@ -29,6 +29,13 @@ class Opaque(_Raw, frozen=True, gc=False):
     """An object of which only the presence matters."""
 
 
+class RawOwner(_Raw, frozen=True, gc=False):
+    """An owner reference; the one with `controller` set makes the object anew when it is gone."""
+
+    kind: str | None = None
+    controller: bool | None = None
+
+
 class RawMeta(_Raw, frozen=True, gc=False):
     """`metadata` of any object."""
 
@@ -40,6 +47,7 @@ class RawMeta(_Raw, frozen=True, gc=False):
     annotations: Texts = None
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
+    owner_references: list[RawOwner] | None = None
 
 
 class RawResources(_Raw, frozen=True, gc=False):
@@ -184,6 +192,7 @@ class RawPodStatus(_Raw, frozen=True, gc=False):
 
     phase: str | None = None
     reason: str | None = None
+    start_time: str | None = None
     nominated_node_name: str | None = None
     conditions: list[RawCondition] | None = None
     extended_resource_claim_status: Opaque | None = None
@@ -195,6 +204,37 @@ class RawPod(_Raw, frozen=True, gc=False):
     metadata: RawMeta | None = None
     spec: RawPodSpec | None = None
     status: RawPodStatus | None = None
+
+
+# ---------------------------------------------------------------- disruption budgets
+
+
+class RawLabelSelector(_Raw, frozen=True, gc=False):
+    """A label selector."""
+
+    match_labels: Texts = None
+    match_expressions: list[RawRequirement] | None = None
+
+
+class RawBudgetSpec(_Raw, frozen=True, gc=False):
+    """`spec` of a PodDisruptionBudget."""
+
+    selector: RawLabelSelector | None = None
+
+
+class RawBudgetStatus(_Raw, frozen=True, gc=False):
+    """`status` of a PodDisruptionBudget, kept by the disruption controller."""
+
+    disruptions_allowed: int | None = None
+
+
+class RawBudget(_Raw, frozen=True, gc=False):
+    """A PodDisruptionBudget of policy/v1 or policy/v1beta1."""
+
+    api_version: str | None = None
+    metadata: RawMeta | None = None
+    spec: RawBudgetSpec | None = None
+    status: RawBudgetStatus | None = None
 
 
 # ---------------------------------------------------------------- nodes

@@ -1,0 +1,228 @@
+"""The answer of ``buy``: the fewest nodes, by type, that let the queue in; and how few would hold what runs.
+
+Pure functions of a dump; the solver is imported here, so importing this module takes OR-Tools in.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final, TypedDict
+
+from extender.advice import verdict
+from extender.dump import ClusterDump
+from extender.errors import InputError
+from extender.packing.disruption import PodDisruption
+from extender.packing.expansion import Expansion, fewest_nodes
+from extender.packing.fit import filter_nodes
+from extender.packing.node_shapes import NodeShape, node_shapes
+from extender.packing.problem import PackingProblem
+from extender.packing.snapshot import Snapshot
+from extender.packing.stock import Amounts, Demand, Room, Shape, Stock, places
+from extender.packing.types import NodeInfo, Phase, PodInfo
+
+_RUNNING_LIMIT: Final = 3.0
+"""Deterministic time for what is a remark here."""
+
+_NOTHING_KNOWN: Final = PodDisruption()
+
+
+class BuyRow(TypedDict):
+    """So many nodes of one type. `like`: a node of the type that is there. `type`: its instance type, or in words."""
+
+    type: str
+    like: str
+    model: str | None
+    gpus: int
+    nodes: int
+
+
+class OptionRow(TypedDict):
+    """What it would take with this type alone; `nodes` is None when it cannot take all that could be placed."""
+
+    type: str
+    like: str
+    nodes: int | None
+    status: str
+
+
+class UnplacedRow(TypedDict):
+    """A pod that no number of nodes lets in."""
+
+    pod: str
+    reason: str
+
+
+class RunningRow(TypedDict):
+    """Fewest nodes that would hold the GPU pods that run, were they all packed anew. `in_use`: what they are on now."""
+
+    nodes: int | None
+    in_use: int
+    status: str
+    bound: int
+
+
+class BuyReport(TypedDict):
+    """Answer of `buy`. `status` and `bound` are about `nodes`, the number to buy in all."""
+
+    possible: bool
+    nodes: int
+    buy: list[BuyRow]
+    status: str
+    bound: int
+    options: list[OptionRow]
+    unplaced: list[UnplacedRow]
+    min_nodes_for_running: RunningRow
+    warnings: list[str]
+
+
+def buy_report(dump: ClusterDump, *, like: Sequence[str] = (), offered: Sequence[NodeInfo] | None = None) -> BuyReport:
+    """Find the nodes to buy for the pending GPU pods.
+
+    Args:
+        dump: the cluster.
+        like: names of nodes; only their types are bought.
+        offered: nodes that could be bought, instead of the types of the cluster.
+
+    Raises:
+        InputError: for a name in ``like`` that no GPU node has.
+    """
+    snapshot = Snapshot.of(dump.nodes, dump.pods)
+    waiting = [pod for pod in dump.pods if pod.waiting and not pod.gated and pod.gpu.count]
+    shapes = _shapes(dump, snapshot, waiting, offered, like)
+    joint = Snapshot.of([*dump.nodes, *(shape.node for shape in shapes)], dump.pods)
+    problem = PackingProblem.of(joint, waiting)
+    stock, uids = _stock(problem, joint, shapes)
+    found = fewest_nodes(stock)
+    unplaced = [*_unplaced(snapshot, waiting, uids, found), *_incomplete(problem, waiting)]
+    return {
+        "possible": not unplaced,
+        "nodes": sum(found.nodes),
+        "buy": [_row(shape, count) for shape, count in zip(shapes, found.nodes, strict=True) if count],
+        "status": str(found.status),
+        "bound": found.bound,
+        "options": [_option(stock, at, shape, found) for at, shape in enumerate(shapes)],
+        "unplaced": unplaced,
+        "min_nodes_for_running": nodes_for_running(dump),
+        "warnings": [*dump.warnings, *_warnings(dump)],
+    }
+
+
+def _shapes(
+    dump: ClusterDump,
+    snapshot: Snapshot,
+    waiting: Iterable[PodInfo],
+    offered: Sequence[NodeInfo] | None,
+    like: Sequence[str],
+) -> list[NodeShape]:
+    source = snapshot if offered is None else Snapshot.of(offered)
+    shapes = node_shapes(source, waiting, lambda pod: _everywhere(dump, pod))
+    if lost := [name for name in like if not any(name in shape.nodes for shape in shapes)]:
+        raise InputError(f"--like {lost[0]}: there is no GPU node of that name in the input")
+    return [shape for shape in shapes if not like or set(like) & set(shape.nodes)]
+
+
+def _everywhere(dump: ClusterDump, pod: PodInfo) -> bool:
+    return dump.disruptions.get(pod.key, _NOTHING_KNOWN).everywhere
+
+
+def _stock(problem: PackingProblem, joint: Snapshot, shapes: Sequence[NodeShape]) -> tuple[Stock, list[list[str]]]:
+    """Return the question, and the uids of the pods of each demand in the order of the queue."""
+    demands, masks, uids = _demands(problem)
+    new = {joint.table.index[shape.node.name]: shape for shape in shapes}
+
+    def accepts(row: int) -> tuple[bool, ...]:
+        return tuple(bool(problem.masks[mask, row]) for mask in masks)
+
+    def free(row: int) -> Amounts:
+        return tuple(problem.free[:, row].tolist())
+
+    offers = [Shape(free(row), accepts(row), shape.gpus) for row, shape in new.items()]
+    rooms = [
+        Room(free(row), accepts(row))
+        for row, node in enumerate(joint.table.nodes)
+        if row not in new and node.ready and _takes_some(demands, free(row), accepts(row))
+    ]
+    return Stock(demands, offers, rooms), uids
+
+
+def _takes_some(demands: Sequence[Demand], free: Amounts, accepts: Sequence[bool]) -> bool:
+    return any(ok and places(free, demand.requests) for ok, demand in zip(accepts, demands, strict=True))
+
+
+def _demands(problem: PackingProblem) -> tuple[list[Demand], list[int], list[list[str]]]:
+    """Return the pods by what they ask for, whatever their priority: demands, masks and uids."""
+    found: dict[tuple[Amounts, int, int], list[str]] = {}
+    for group in problem.classes:
+        found.setdefault((group.requests, group.gpus, group.mask), []).extend(group.uids)
+    demands = [Demand(requests, len(uids), gpus) for (requests, gpus, _), uids in found.items()]
+    return demands, [mask for _, _, mask in found], list(found.values())
+
+
+def _row(shape: NodeShape, count: int) -> BuyRow:
+    return {"type": shape.name, "like": shape.nodes[0], "model": shape.model, "gpus": shape.gpus, "nodes": count}
+
+
+def _option(stock: Stock, at: int, shape: NodeShape, best: Expansion) -> OptionRow:
+    alone = best if len(stock.shapes) == 1 else fewest_nodes(replace(stock, shapes=[stock.shapes[at]]))
+    enough = sum(alone.unplaced) <= sum(best.unplaced)
+    nodes = sum(alone.nodes) if enough else None
+    return {"type": shape.name, "like": shape.nodes[0], "nodes": nodes, "status": str(alone.status)}
+
+
+def _unplaced(
+    snapshot: Snapshot, waiting: Iterable[PodInfo], uids: Sequence[Sequence[str]], found: Expansion
+) -> Iterator[UnplacedRow]:
+    pods = {pod.uid: pod for pod in waiting}
+    for group, count in zip(uids, found.unplaced, strict=True):
+        for uid in group[len(group) - count :]:
+            yield {"pod": pods[uid].key, "reason": f"no node type takes it; {_why(snapshot, pods[uid])}"}
+
+
+def _why(snapshot: Snapshot, pod: PodInfo) -> str:
+    verdicts = filter_nodes(snapshot, pod)
+    if verdicts.never.all():
+        return verdict(pod, verdicts)
+    return "a new node has less than it asks for beside the pods that every node runs, and no node has room now"
+
+
+def _incomplete(problem: PackingProblem, waiting: Iterable[PodInfo]) -> Iterator[UnplacedRow]:
+    for pod in waiting:
+        if pod.group is not None and str(pod.group) in problem.waiting_gangs:
+            yield {"pod": pod.key, "reason": f"group {pod.group} is not complete"}
+
+
+def _warnings(dump: ClusterDump) -> Iterator[str]:
+    if gated := sum(pod.waiting and pod.gated and pod.gpu.count > 0 for pod in dump.pods):
+        yield f"{gated} GPU pods have scheduling gates and are left out"
+    for pod in dump.pods:
+        if pod.waiting and pod.gpu.count and pod.unmodelled:
+            yield f"pod {pod.key}: kube-scheduler looks at its {', '.join(pod.unmodelled)}, too; this answer does not"
+
+
+# ---------------------------------------------------------------- what runs
+
+
+def nodes_for_running(dump: ClusterDump) -> RunningRow:
+    """Return the fewest of the cluster's nodes that would hold its GPU pods; pods without GPUs are left out.
+
+    Pods that are on every node (DaemonSets, static ones) stay there and take their part.
+    """
+    held = [pod for pod in dump.pods if pod.holds]
+    fixed = [pod for pod in held if _everywhere(dump, pod)]
+    running = [pod for pod in held if pod.gpu.count and pod.gpu.whole and not _everywhere(dump, pod)]
+    nodes = [replace(node, unschedulable=False) for node in dump.nodes]
+    snapshot = Snapshot.of(nodes, fixed)
+    again = [replace(pod, node_name="", phase=Phase.PENDING, nominated_node="", group=None) for pod in running]
+    problem = PackingProblem.of(snapshot, again)
+    demands, masks, _ = _demands(problem)
+    alike = Counter(
+        (tuple(problem.free[:, row].tolist()), tuple(problem.masks[masks, row].tolist()), int(problem.gpus_total[row]))
+        for row in range(len(problem))
+    )
+    shapes = [Shape(free, accepts, gpus, limit) for (free, accepts, gpus), limit in alike.items()]
+    found = fewest_nodes(Stock(demands, shapes), _RUNNING_LIMIT)
+    nodes_needed = None if any(found.unplaced) else sum(found.nodes)
+    in_use = len({pod.node_name for pod in running})
+    return {"nodes": nodes_needed, "in_use": in_use, "status": str(found.status), "bound": found.bound}

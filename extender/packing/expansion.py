@@ -1,0 +1,198 @@
+"""Fewest nodes that hold a demand: which nodes to buy for the queue, and how few would hold what runs.
+
+A cutting stock problem: a *pattern* is what one node of a shape can hold at once, and the model counts nodes by pattern
+(Gilmore and Gomory 1961), so its size follows shapes and classes of pods, not nodes. Rooms that are there already are
+rows of their own. Where there are too many patterns, first fit decreasing gives the answer and a relaxation the bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ortools.sat.python import cp_model
+
+from extender.packing.cpsat import Outcome, minimize
+from extender.packing.first_fit import first_fit
+from extender.packing.plan import Status
+from extender.packing.stock import PATTERNS, Pattern, Stock, maximal_patterns, places
+
+LIMIT: Final = 20.0
+"""Deterministic time of one solve, about seconds."""
+
+_LARGE: Final = 16
+"""So few pods on a node are worth a constraint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """What was found.
+
+    Attributes:
+        status: about the number of nodes.
+        nodes: how many of each shape.
+        unplaced: per demand, how many pods no number of nodes helps.
+        bound: no answer that places as many has fewer nodes.
+    """
+
+    status: Status
+    nodes: tuple[int, ...]
+    unplaced: tuple[int, ...]
+    bound: int
+
+
+def fewest_nodes(stock: Stock, limit: float = LIMIT) -> Expansion:
+    """Return the fewest nodes of the shapes that, beside the rooms, hold the demands.
+
+    Each demand asks for more than nothing of some resource. Pods that no shape takes in any number may find a place in
+    the rooms; as many of their GPUs as possible do, before nodes are counted.
+    """
+    if not stock.demands:
+        return Expansion(Status.OPTIMAL, (0,) * len(stock.shapes), (), 0)
+    stock = stock.in_small_units()
+    patterns = [maximal_patterns(stock.demands, shape) for shape in stock.shapes]
+    listed = [(s, pattern) for s, some in enumerate(patterns) for pattern in some or ()]
+    exact = None
+    if None not in patterns and len(listed) <= PATTERNS:
+        exact = _Cover(stock, listed).solved(limit)
+    return exact or _bounded(stock, limit)
+
+
+# ---------------------------------------------------------------- the exact model
+
+
+@dataclass(slots=True)
+class _Cover:
+    """Nodes by pattern and pods in rooms cover every demand."""
+
+    stock: Stock
+    patterns: Sequence[tuple[int, Pattern]]
+    model: cp_model.CpModel = field(default_factory=cp_model.CpModel)
+    nodes: list[cp_model.IntVar] = field(default_factory=list)
+    missing: dict[int, cp_model.IntVar] = field(default_factory=dict)
+
+    def solved(self, limit: float) -> Expansion | None:
+        """Return the answer, None when there is none within the limit."""
+        self._build()
+        if not self._place_most(limit):
+            return None
+        fewest = minimize(self.model, sum(self.nodes), limit)
+        if fewest.objective is None:
+            return None
+        self.model.add(sum(self.nodes) <= fewest.objective)
+        gpus = [self.stock.shapes[s].gpus for s, _ in self.patterns]
+        smallest = minimize(self.model, sum(g * n for g, n in zip(gpus, self.nodes, strict=True)), limit)
+        return self._expansion(fewest, fewest if smallest.objective is None else smallest)
+
+    def _build(self) -> None:
+        model, demands, shapes = self.model, self.stock.demands, self.stock.shapes
+        total = sum(demand.count for demand in demands)
+        self.nodes = [model.new_int_var(0, total, "") for _ in self.patterns]
+        covered: list[list[Any]] = [[] for _ in demands]
+        for count, (_, pattern) in zip(self.nodes, self.patterns, strict=True):
+            for d, many in pattern:
+                covered[d].append(many * count)
+        for d, placed in _in_rooms(model, self.stock):
+            covered[d].append(placed)
+        for d, demand in enumerate(demands):
+            if any(shape.limit is None and shape.holds(d, demand.requests) for shape in shapes):
+                model.add(sum(covered[d]) >= demand.count)
+            else:
+                self.missing[d] = model.new_int_var(0, demand.count, "")
+                model.add(sum(covered[d]) + self.missing[d] >= demand.count)
+        for s, shape in enumerate(shapes):
+            if shape.limit is not None:
+                some = [n for n, (of, _) in zip(self.nodes, self.patterns, strict=True) if of == s]
+                model.add(sum(some) <= shape.limit)
+
+    def _place_most(self, limit: float) -> bool:
+        """Settle how many GPUs stay without a place, as few as can be; False when the solver did not say."""
+        if not self.missing:
+            return True
+        # A pod without GPUs counts a little, too.
+        lost = sum((1 + 1000 * self.stock.demands[d].gpus) * missing for d, missing in self.missing.items())
+        outcome = minimize(self.model, lost, limit)
+        if outcome.objective is None or outcome.status is not Status.OPTIMAL:
+            return False
+        self.model.add(lost <= outcome.objective)
+        return True
+
+    def _expansion(self, fewest: Outcome, solution: Outcome) -> Expansion:
+        counts = [0] * len(self.stock.shapes)
+        for (s, _), count in zip(self.patterns, self.nodes, strict=True):
+            counts[s] += solution.value(count)
+        demands = range(len(self.stock.demands))
+        unplaced = [solution.value(self.missing[d]) if d in self.missing else 0 for d in demands]
+        return Expansion(fewest.status, tuple(counts), tuple(unplaced), fewest.bound)
+
+
+def _in_rooms(model: cp_model.CpModel, stock: Stock) -> Iterator[tuple[int, cp_model.IntVar]]:
+    """Yield (demand, how many in one room), kept within what is free there."""
+    for room in stock.rooms:
+        load: list[list[Any]] = [[] for _ in room.free]
+        for d, demand in enumerate(stock.demands):
+            most = min(demand.count, places(room.free, demand.requests)) if room.accepts[d] else 0
+            if not most:
+                continue
+            placed = model.new_int_var(0, most, "")
+            for terms, want in zip(load, demand.requests, strict=True):
+                if want > 0:
+                    terms.append(want * placed)
+            yield d, placed
+        for terms, have in zip(load, room.free, strict=True):
+            if len(terms) > 1:
+                model.add(sum(terms) <= have)
+
+
+# ---------------------------------------------------------------- when there are too many patterns
+
+
+def _bounded(stock: Stock, limit: float) -> Expansion:
+    """Return the best of first fit decreasing over the orders of shapes, with the bound of a relaxation."""
+    shapes = range(len(stock.shapes))
+    orders = [sorted(shapes, key=lambda s: (s != first, -stock.shapes[s].gpus, s)) for first in shapes]
+    found = [first_fit(stock, order) for order in orders or [[]]]
+    nodes, unplaced = min(found, key=lambda answer: (_gpus_lost(stock, answer[1]), sum(answer[0])))
+    bound = min(_relaxed(stock, unplaced, limit), sum(nodes))
+    status = Status.OPTIMAL if bound == sum(nodes) and not any(unplaced) else Status.FEASIBLE
+    return Expansion(status, nodes, unplaced, bound)
+
+
+def _gpus_lost(stock: Stock, unplaced: Sequence[int]) -> int:
+    return sum(demand.gpus * count for demand, count in zip(stock.demands, unplaced, strict=True))
+
+
+def _relaxed(stock: Stock, unplaced: Sequence[int], limit: float) -> int:
+    """Return a lower bound of the nodes: the nodes of a shape as one, and of large pods only so many on each."""
+    model = cp_model.CpModel()
+    total = sum(demand.count for demand in stock.demands)
+    nodes = [model.new_int_var(0, total, "") for _ in stock.shapes]
+    covered: list[list[Any]] = [[] for _ in stock.demands]
+    for d, placed in _in_rooms(model, stock):
+        covered[d].append(placed)
+    for shape, many in zip(stock.shapes, nodes, strict=True):
+        if shape.limit is not None:
+            model.add(many <= shape.limit)
+        weights: list[list[tuple[int, Any]]] = [[] for _ in shape.free]
+        for d, demand in enumerate(stock.demands):
+            if not shape.holds(d, demand.requests):
+                continue
+            placed = model.new_int_var(0, demand.count, "")
+            covered[d].append(placed)
+            for terms, want in zip(weights, demand.requests, strict=True):
+                if want > 0:
+                    terms.append((want, placed))
+        for terms, have in zip(weights, shape.free, strict=True):
+            _limit_load(model, terms, have, many)
+    for d, demand in enumerate(stock.demands):
+        model.add(sum(covered[d]) >= demand.count - unplaced[d])
+    return minimize(model, sum(nodes), limit).bound
+
+
+def _limit_load(model: cp_model.CpModel, terms: Sequence[tuple[int, Any]], have: int, nodes: cp_model.IntVar) -> None:
+    """Keep one resource within that of all nodes; of pods that ask for more than 1/(n+1) of it each node has n."""
+    if terms:
+        model.add(sum(want * placed for want, placed in terms) <= have * nodes)
+    for most in sorted({have // want for want, _ in terms if have // want <= _LARGE}):
+        model.add(sum(placed for want, placed in terms if have // want <= most) <= most * nodes)

@@ -1,0 +1,60 @@
+"""What room is wanted: that of a waiting pod, or a hole of so many free GPUs on one node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from extender.packing.fit import filter_nodes, static_verdicts
+from extender.packing.gpu import model_tokens, tokens_match
+from extender.packing.resources import PODS
+from extender.packing.snapshot import Snapshot
+from extender.packing.table import BoolVector, NodeTable
+from extender.packing.types import PodInfo
+
+Amounts = Mapping[str, int]
+"""Amount per resource, zeros left out; ``pods`` may be in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """These amounts on one of these rows (bool per node); ``filled`` are the rows that have them free already."""
+
+    amounts: Amounts
+    rows: BoolVector
+    filled: BoolVector
+
+
+def asked_amounts(pod: PodInfo) -> Amounts:
+    """Return what a pod takes of a node, itself included."""
+    return {PODS: 1, **{name: amount for name, amount in pod.requests.items() if amount > 0}}
+
+
+def pod_ask(snapshot: Snapshot, pod: PodInfo) -> Ask:
+    """Return the room that a waiting pod needs, on the ready nodes that Filter refuses for want of room alone."""
+    ready = np.array([node.ready for node in snapshot.table.nodes], dtype=np.bool_)
+    rows = static_verdicts(snapshot.table, pod.constraints, pod.gpu).fits & ready
+    return Ask(asked_amounts(pod), rows, filter_nodes(snapshot, pod).fits & ready)
+
+
+def hole_asks(snapshot: Snapshot, gpus: int, model: str | None = None) -> Sequence[Ask]:
+    """Return the holes of so many whole GPUs on an open node, one per GPU resource; CPU and memory are left out.
+
+    ``model`` is compared as a type wish of a pod is: ``H100`` is ``NVIDIA-H100-80GB-HBM3``; None is any model.
+    """
+    table = snapshot.table
+    asks = []
+    for resource in table.whole_gpu_resources:
+        rows = table.open & table.whole(resource) & _of_model(table, resource, model)
+        rows &= table.allocatable_of(resource) >= gpus
+        asks.append(Ask({resource: gpus}, rows, rows & (snapshot.free_of(resource) >= gpus)))
+    return asks
+
+
+def _of_model(table: NodeTable, resource: str, model: str | None) -> BoolVector:
+    column = table.models(resource)
+    wish = model_tokens(model or "")
+    verdicts = np.array([*(model is None or tokens_match(wish, m.tokens) for m in column.models), False], np.bool_)
+    return verdicts[column.codes]  # -1 reads the last entry: the node has none

@@ -1,0 +1,80 @@
+"""The reports of `defrag` and `buy` as tables for people."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from extender.buy_report import BuyReport, RunningRow
+from extender.defrag_report import DefragReport
+from extender.packing.plan import Status
+from extender.tables import plain_table, warning_lines
+
+_VETOES: Final = 20
+
+
+# ---------------------------------------------------------------- defrag
+
+
+def render_defrag(report: DefragReport) -> RenderableType:
+    """Return the answer of `defrag`: the steps in order, what they cost, how far that is proved."""
+    if not report["possible"]:
+        vetoes = plain_table("POD", "NODE", "MUST STAY")
+        for veto in report["vetoes"][:_VETOES]:
+            vetoes.add_row(veto["pod"], veto["node"], veto["reason"])
+        blocks: list[RenderableType] = [Text(f"no: {report['reason']}", style="red")]
+        return Group(*blocks, *([vetoes] if report["vetoes"] else []), *warning_lines(report["warnings"]))
+    if not report["moves"]:
+        return Group(Text(f"{report['node']} has the room already.", style="green"), *warning_lines(report["warnings"]))
+    table = plain_table("STEP", "POD", "GPUS", "FROM", "TO", "GPU-HOURS AT STAKE")
+    for row in report["moves"]:
+        numbers = (str(row["step"]), row["pod"], str(row["gpus"]))
+        table.add_row(*numbers, row["from"], row["to"], f"{row['gpu_hours']:g}")
+    return Group(table, Text(_outcome(report)), *warning_lines(report["warnings"]))
+
+
+def _outcome(report: DefragReport) -> str:
+    count = len(report["moves"])
+    moves = f"{count} moves make" if count > 1 else "1 move makes"
+    less = "fewer moves" if report["goal"] == "moves" else "less at stake"
+    proof = f"proved: no plan has {less}"
+    if report["status"] != Status.OPTIMAL:
+        proof = f"not proved: the least {report['goal']} are {report['bound']:g} or more"
+    return f"{moves} room on {report['node']}, with {report['cost']:g} weighed GPU-hours at stake ({proof})."
+
+
+# ---------------------------------------------------------------- buy
+
+
+def render_buy(report: BuyReport) -> RenderableType:
+    """Return the answer of `buy`: what to buy, the same with one type alone, and who stays out."""
+    table = plain_table("BUY", "TYPE", "MODEL", "GPUS", "LIKE")
+    for row in report["buy"]:
+        table.add_row(str(row["nodes"]), row["type"], row["model"] or "unknown", str(row["gpus"]), row["like"])
+    options = plain_table("OF ONE TYPE ALONE", "TYPE")
+    for option in report["options"]:
+        nodes = "not enough" if option["nodes"] is None else str(option["nodes"])
+        options.add_row(nodes if option["status"] == Status.OPTIMAL else f"{nodes} or fewer", option["type"])
+    out = [Text(f"no node helps {row['pod']}: {row['reason']}", style="red") for row in report["unplaced"]]
+    parts: list[RenderableType] = [table] if report["buy"] else []
+    parts += [Text(_nodes_to_buy(report)), *out]
+    parts += [options] if len(report["options"]) > 1 and report["buy"] else []
+    return Group(*parts, Text(_running(report["min_nodes_for_running"])), *warning_lines(report["warnings"]))
+
+
+def _nodes_to_buy(report: BuyReport) -> str:
+    if not report["nodes"]:
+        return "No node has to be bought."
+    proved = (
+        "proved: fewer do not do" if report["status"] == Status.OPTIMAL else f"not proved: at least {report['bound']}"
+    )
+    return f"Nodes to buy: {report['nodes']} ({proved})."
+
+
+def _running(row: RunningRow) -> str:
+    if row["nodes"] is None:
+        return f"The GPU pods that run are on {row['in_use']} nodes."
+    proved = "" if row["status"] == Status.OPTIMAL else f" (not proved: at least {row['bound']})"
+    return f"The GPU pods that run are on {row['in_use']} nodes; packed anew they would fit on {row['nodes']}{proved}."

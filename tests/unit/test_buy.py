@@ -1,0 +1,93 @@
+"""What to buy for the queue, as a report."""
+
+from __future__ import annotations
+
+import pytest
+
+from extender.buy_report import buy_report, nodes_for_running
+from extender.dump import ClusterDump
+from extender.errors import InputError
+from extender.packing.disruption import PodDisruption
+from tests.builders import GPU, h100, node, pod
+
+T4 = "Tesla-T4"
+
+
+def dump(nodes, pods, facts=None):
+    return ClusterDump(tuple(nodes), tuple(pods), (), facts or {})
+
+
+def t4(name, gpus=2):
+    return node(name).gpus(gpus, T4).label("nvidia.com/gpu.product", T4)
+
+
+def bought(report):
+    return {row["like"]: row["nodes"] for row in report["buy"]}
+
+
+def waiting(count, gpus, model=None):
+    pods = [pod(f"w{gpus}-{i}").gpus(gpus) for i in range(count)]
+    return [(p.select("nvidia.com/gpu.product", model) if model else p).build() for p in pods]
+
+
+def test_free_room_is_used_before_nodes_are_bought():
+    nodes = [h100("a").build(), t4("t").build()]
+    pods = [pod("p").gpus(4).on("a").build(), *waiting(3, 4)]
+    report = buy_report(dump(nodes, pods))
+    assert bought(report) == {"a": 1}  # one in the free half of a, two on a new one
+    assert (report["nodes"], report["status"], report["bound"], report["possible"]) == (1, "OPTIMAL", 1, True)
+    assert {row["like"]: row["nodes"] for row in report["options"]} == {"a": 1, "t": None}
+
+
+def test_of_equally_many_nodes_those_with_fewer_gpus_are_bought():
+    # One of 8 goes to a and one of 2 to t; three of 8 need nodes of their own, and the last pod any node.
+    report = buy_report(dump([h100("a").build(), t4("t").build()], [*waiting(2, 2), *waiting(4, 8)]))
+    assert bought(report) == {"a": 3, "t": 1}
+    full = [pod("p").gpus(8).on("a").build(), pod("q").gpus(2).on("t").build()]
+    assert bought(buy_report(dump([h100("a").build(), t4("t").build()], [*full, *waiting(1, 2)]))) == {"t": 1}
+
+
+def test_a_model_that_pods_ask_for_is_bought():
+    full = [pod("p").gpus(8).on("a").build(), pod("q").gpus(2).on("t").build()]
+    report = buy_report(dump([h100("a").build(), t4("t").build()], [*full, *waiting(3, 2, T4)]))
+    assert bought(report) == {"t": 3}
+
+
+def test_daemon_pods_take_their_part_of_a_new_node():
+    nodes = [h100("a").build()]
+    pods = [pod("d").cpu(8).on("a").build(), pod("p").gpus(8).on("a").build(), pod("w").gpus(1).cpu(90).build()]
+    assert bought(buy_report(dump(nodes, pods))) == {"a": 1}
+    report = buy_report(dump(nodes, pods, {"ml/d": PodDisruption("DaemonSet")}))
+    assert not report["possible"]
+    assert report["unplaced"][0]["pod"] == "ml/w"
+    assert "no node type takes it" in report["unplaced"][0]["reason"]
+
+
+def test_a_broken_gpu_of_one_node_does_not_break_the_type():
+    broken = node("a").resource(GPU, 7, withdrawn=1).gpus(7, "X").resource(GPU, 7, withdrawn=1).build()
+    nodes = [broken, node("b").gpus(8, "X").build()]
+    report = buy_report(dump(nodes, [pod("p").gpus(8).on("b").build(), *waiting(1, 8)]))
+    assert bought(report) == {"a": 1}
+    assert report["buy"][0]["gpus"] == 8
+
+
+def test_types_are_chosen_by_a_node_or_given():
+    nodes = [h100("a").build(), t4("t").build()]
+    pods = [pod("p").gpus(8).on("a").build(), pod("q").gpus(2).on("t").build(), *waiting(4, 1)]
+    assert bought(buy_report(dump(nodes, pods), like=["t"])) == {"t": 2}
+    assert bought(buy_report(dump(nodes, pods), offered=[node("x").gpus(16).build()])) == {"x": 1}
+    with pytest.raises(InputError, match="--like nobody"):
+        buy_report(dump(nodes, pods), like=["nobody"])
+
+
+def test_an_empty_queue_buys_nothing_and_gated_pods_are_said():
+    report = buy_report(dump([h100("a").build()], [pod("g").gpus(8).gated().build()]))
+    assert (report["possible"], report["nodes"]) == (True, 0)
+    assert report["warnings"] == ["1 GPU pods have scheduling gates and are left out"]
+    assert buy_report(dump([], waiting(1, 1)))["possible"] is False
+
+
+def test_what_runs_packed_anew():
+    nodes = [h100(f"n{i}").build() for i in range(4)]
+    pods = [pod(f"p{i}").gpus(4).on(f"n{i}").build() for i in range(4)]
+    assert nodes_for_running(dump(nodes, pods)) == {"nodes": 2, "in_use": 4, "status": "OPTIMAL", "bound": 2}

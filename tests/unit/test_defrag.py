@@ -1,0 +1,165 @@
+"""Plans of moves: direct, chained, with a detour, and none."""
+
+from __future__ import annotations
+
+import pytest
+
+from extender.defrag_report import Hole, defrag_report
+from extender.dump import ClusterDump
+from extender.errors import InputError
+from extender.packing.defrag import find_moves
+from extender.packing.disruption import DisruptionBudget, Disruptions, PodDisruption
+from extender.packing.holes import pod_ask
+from extender.packing.move_order import detour_of, order_of
+from extender.packing.plan import Status
+from extender.packing.relocation import Goal, relocation
+from extender.packing.selectors import Operator, Requirement
+from extender.packing.snapshot import Snapshot
+from tests.builders import H100, h100, node, pod
+
+JOB = PodDisruption("Job")
+
+
+def dump(nodes, pods, facts=None, budgets=()):
+    known = {p.key: JOB for p in pods if p.holds}
+    return ClusterDump(tuple(nodes), tuple(pods), (), {**known, **(facts or {})}, tuple(budgets))
+
+
+def steps(report):
+    return [(row["pod"], row["from"], row["to"]) for row in report["moves"]]
+
+
+def four(name, **labels):
+    built = node(name).gpus(4)
+    for key, value in labels.items():
+        built = built.label(key, value)
+    return built.build()
+
+
+def test_a_chain_moves_the_small_pod_first():
+    # big has 3 of the 4 GPUs of a; b has 2 free and could take it if the single pod went to c.
+    nodes = [four("a"), four("b"), node("c").gpus(1).build()]
+    pods = [pod("big").gpus(3).on("a").build(), pod("one").gpus(1).on("b").build()]
+    pods += [pod("one-more").gpus(1).on("b").build()]
+    asked = pod("asked").gpus(4).select("kubernetes.io/hostname", "a").build()
+    report = defrag_report(dump(nodes, [*pods, asked]), asked)
+    assert report["status"] == "OPTIMAL"
+    assert len(report["moves"]) == 2
+    assert steps(report)[0][2] == "c"
+    assert steps(report)[1] == ("ml/big", "a", "b")
+
+
+def test_an_exchange_without_room_has_no_order_and_a_third_node_makes_one():
+    wanted = pod("x").gpus(2).cpu(1).on("a").build(), pod("y").gpus(2).cpu(2).on("b").build()
+    facts = Disruptions({p.key: JOB for p in wanted})
+    for spare, expected in ((0, None), (2, 3)):
+        nodes = [node("a").gpus(2).build(), node("b").gpus(2).build(), node("c").gpus(spare).build()]
+        problem = relocation(Snapshot.of(nodes, wanted), [], facts, Goal.MOVES)
+        x, y = problem.residents
+        places = {(x.kind, 1): 1, (y.kind, 0): 1}
+        direct = order_of(problem, (x, y), places)
+        assert direct.steps is None
+        assert direct.exhaustive
+        found = detour_of(problem, (x, y), places)
+        assert (None if found is None else len(found)) == expected
+
+
+def test_a_pod_without_gpus_is_moved_when_it_holds_the_cpus():
+    nodes = [node("a").gpus(4).build(), node("b").build()]
+    pods = [pod("web").cpu(90).on("a").build(), pod("log").cpu(1).on("a").build()]
+    asked = pod("asked").gpus(4).cpu(32).build()
+    report = defrag_report(dump(nodes, [*pods, asked]), asked)
+    assert steps(report) == [("ml/web", "a", "b")]
+
+
+def test_the_cheapest_plan_may_have_more_moves():
+    # One pod of 4 GPUs that has worked for a day, or two of 1 GPU that have worked for a minute.
+    nodes = [four("a"), four("b"), four("c")]
+    pods = [pod("old").gpus(4).on("a").build(), *(pod(f"new{i}").gpus(1).on("b").build() for i in range(2))]
+    pods += [pod("wall").gpus(1).on("c").build()]
+    day = 86_400.0
+    facts = {p.key: PodDisruption("Job", started_seconds=2 * day - 60) for p in pods}
+    facts["ml/old"] = PodDisruption("Job", started_seconds=day)
+    facts["ml/wall"] = PodDisruption("DaemonSet", started_seconds=2 * day)
+    report = defrag_report(dump(nodes, pods, facts), Hole(4), Goal.COST)
+    assert [row["pod"] for row in report["moves"]] == ["ml/new0", "ml/new1"]
+    assert report["cost"] == pytest.approx(2 / 60, abs=0.01)
+    assert report["node"] == "b"
+
+
+def test_a_budget_counts_over_all_moves():
+    nodes = [four("a"), four("b")]
+    pods = [pod(f"p{i}").gpus(1).on("a").build() for i in range(2)] + [pod("q").gpus(2).on("b").build()]
+    facts = {p.key: PodDisruption("Job", labels={"app": "x"}) for p in pods[:2]}
+    facts["ml/q"] = PodDisruption("DaemonSet")
+    line = (Requirement("app", Operator.IN, ("x",)),)
+    two, one = (
+        defrag_report(dump(nodes, pods, facts, [DisruptionBudget("ml", "b", line, allowed)]), Hole(4))
+        for allowed in (2, 1)
+    )
+    assert two["possible"]
+    assert (one["possible"], one["status"]) == (False, "INFEASIBLE")
+
+
+def test_what_holds_the_room_is_named_when_there_is_no_plan():
+    nodes = [four("a"), four("b")]
+    pods = [pod("p").gpus(1).on("a").build(), pod("q").gpus(2).on("b").build()]
+    report = defrag_report(dump(nodes, pods, {p.key: PodDisruption("DaemonSet") for p in pods}), Hole(4))
+    assert not report["possible"]
+    assert report["vetoes"] == [
+        {"pod": "ml/p", "node": "a", "reason": "pod of a DaemonSet"},
+        {"pod": "ml/q", "node": "b", "reason": "pod of a DaemonSet"},
+    ]
+    assert "2 pods must stay (pod of a DaemonSet)" in (report["reason"] or "")
+
+
+@pytest.mark.parametrize(
+    ("hole", "possible", "words"),
+    [
+        (Hole(8, "H100"), True, None),
+        (Hole(8, "A100"), False, "no open node has 8 GPUs of model A100"),
+        (Hole(9), False, "no open node has 9 GPUs; the largest node has 8"),
+        (Hole(7), True, None),
+    ],
+)
+def test_holes_are_of_a_model_and_of_what_a_node_has(hole, possible, words):
+    nodes = [h100("a").build(), node("b").gpus(8, "Tesla-T4").build()]
+    pods = [pod("p").gpus(1).on("a").build(), pod("q").gpus(8).on("b").build()]
+    cluster = dump(nodes, pods) if hole.gpus != 8 else dump([*nodes, h100("c", 1).build()], pods)
+    report = defrag_report(cluster, hole)
+    assert report["possible"] == possible
+    assert words is None or words in (report["reason"] or "")
+    assert H100 not in str(report["moves"])
+
+
+def test_room_that_is_there_needs_no_move():
+    report = defrag_report(dump([four("a")], []), Hole(4))
+    assert (report["possible"], report["moves"], report["status"], report["node"]) == (True, [], "OPTIMAL", "a")
+
+
+def test_an_empty_cluster_has_no_plan():
+    asked = pod("asked").gpus(1).build()
+    for wanted in (Hole(1), asked):
+        report = defrag_report(dump([], [asked]), wanted)
+        assert not report["possible"]
+        assert report["reason"]
+
+
+def test_cordoned_and_unready_nodes_are_neither_emptied_nor_filled():
+    nodes = [node("a").gpus(2).build(), node("b").gpus(2).cordoned().build(), node("c").gpus(2).unready().build()]
+    pods = [pod("p").gpus(1).on("a").build(), pod("q").gpus(1).on("b").build()]
+    snapshot = Snapshot.of(nodes, pods)
+    ask = pod_ask(snapshot, pod("asked").gpus(2).build())
+    plan = find_moves(relocation(snapshot, [ask], Disruptions({p.key: JOB for p in pods}), Goal.MOVES), Goal.MOVES)
+    assert plan.status is Status.INFEASIBLE
+
+
+@pytest.mark.parametrize("text", ["", "0", "x", "-1", "8.5", ":H100", "1234567", "٣"])
+def test_a_hole_is_a_number_and_perhaps_a_model(text):
+    with pytest.raises(InputError, match="--hole"):
+        Hole.parse(text)
+
+
+def test_holes_are_read():
+    assert Hole.parse("8") == Hole(8)
+    assert Hole.parse("4:NVIDIA-A100") == Hole(4, "NVIDIA-A100")
