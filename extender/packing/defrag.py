@@ -113,19 +113,20 @@ def _best_of_all(problem: Relocation, goal: Goal, best: Plan, limit: float) -> P
     bound = problem.targets[0].floor + problem.cheapest_price
     if best.status is not Status.INFEASIBLE:
         bound = min(bound, best.bound)
-    last = bound + _RUNGS
+    last, stepwise = bound + _RUNGS, goal is Goal.MOVES
     while best.row is None or bound < best.price:
-        rung = bound if goal is Goal.MOVES and (best.row is not None or bound < last) else None
+        rung = bound if stepwise and (best.row is not None or bound < last) else None
         ceiling = best.price if rung is None else rung + 1
         scope = Scope(rung, None if rung is None and best.row is None else ceiling)
         model = RelocationModel.chained(problem, scope)
         if model is None:
             break
         best, ruled_out = _search(problem, model, best, bound, limit)
-        if ruled_out is None and rung is None:
-            return _judged(best, None)
-        if ruled_out is not None and (rung is None or ruled_out <= rung):
+        if rung is None:
             return _judged(best, ruled_out)
+        if ruled_out is not None and ruled_out <= rung:
+            stepwise = False  # so few moves are not ruled out in time; is there any better plan?
+            continue
         bound = ceiling if ruled_out is None else min(ceiling, ruled_out)
     return _judged(best, bound)
 
