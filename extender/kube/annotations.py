@@ -124,6 +124,7 @@ _MARKERS: Final = (
     _Marker("training.kubeflow.org/job-name"),
     _Marker("ray.io/cluster"),  # KubeRay
 )
+_MARKED: Final = frozenset(marker.name for marker in _MARKERS)
 
 
 def group_of(namespace: str, spec: RawPodSpec, labels: Texts, annotations: Texts) -> GroupRef | None:
@@ -133,7 +134,9 @@ def group_of(namespace: str, spec: RawPodSpec, labels: Texts, annotations: Texts
     """
     if spec.scheduling_group is not None and spec.scheduling_group.pod_group_name:
         return GroupRef(namespace, spec.scheduling_group.pod_group_name)
-    for marker in _MARKERS if labels or annotations else ():
+    if _MARKED.isdisjoint(labels) and _MARKED.isdisjoint(annotations):
+        return None
+    for marker in _MARKERS:
         if name := labels.get(marker.name) or annotations.get(marker.name):
             return GroupRef(namespace, name, _size(labels.get(marker.size) or annotations.get(marker.size)))
     return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import count
 from typing import Final
 
@@ -182,10 +183,15 @@ def seconds(text: str | None, field: str, say: Say) -> float:
     if not text:
         return 0.0
     try:
-        time = datetime.fromisoformat(text)
+        return _since_epoch(text)
     except ValueError:
         say(f"{field}: {text!r:.40} is no time; ignored")
         return 0.0
+
+
+@lru_cache(maxsize=1024)  # pods come in groups, within a second
+def _since_epoch(text: str) -> float:
+    time = datetime.fromisoformat(text)
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
@@ -235,7 +241,12 @@ def _toleration(raw: RawToleration, say: Say) -> Toleration | None:
     if raw.operator not in (None, "", "Equal", "Exists"):
         say(f"spec.tolerations: operator {raw.operator!r:.40} is not modelled; it tolerates nothing")
         return None
-    return Toleration(raw.key or "", raw.operator == "Exists", raw.value or "", raw.effect or "")
+    return _one_toleration(raw.key or "", raw.operator or "", raw.value or "", raw.effect or "")
+
+
+@lru_cache(maxsize=1024)  # almost every pod has the same two, which then are two objects and not a hundred thousand
+def _one_toleration(key: str, operator: str, value: str, effect: str) -> Toleration:
+    return Toleration(key, operator == "Exists", value, effect)
 
 
 def _unmodelled(spec: RawPodSpec, affinity: RawAffinity | None) -> list[str]:

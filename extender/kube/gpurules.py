@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property, lru_cache
@@ -85,6 +85,14 @@ class GpuRules:
 
     def kind(self, resource: str) -> ResourceKind | None:
         """Return what a unit of the resource is; None when it is no GPU. Names are compared whole, never by prefix."""
+        return self._kind_of(resource)
+
+    @cached_property
+    def _kind_of(self) -> Callable[[str], ResourceKind | None]:
+        # A cluster has few resources and asks for each a hundred thousand times.
+        return lru_cache(maxsize=1024)(self._judged)
+
+    def _judged(self, resource: str) -> ResourceKind | None:
         if self._shared_pattern.fullmatch(resource):
             return ResourceKind.SHARED
         if not self._pattern.fullmatch(resource):

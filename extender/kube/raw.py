@@ -289,6 +289,12 @@ class RawListMeta(_Raw, frozen=True, gc=False):
     more: str | None = msgspec.field(name="continue", default=None)
 
 
+class RawListHead(_Raw, frozen=True, gc=False):
+    """A page of anything, without its items."""
+
+    metadata: RawListMeta = RawListMeta()
+
+
 class RawNodeList(_Raw, frozen=True, gc=False):
     """A page of nodes."""
 

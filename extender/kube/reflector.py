@@ -15,12 +15,14 @@ bookmark, nothing but the outer loop waits, and one turn of it (`turn`) can be r
 from __future__ import annotations
 
 import logging
+import queue
 import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -160,23 +162,30 @@ class Reflector(Generic[T]):
     def _list(self) -> None:
         """Take a whole list; one that expires half-way is begun anew by the next turn (410)."""
         objects: list[T] = []
-        page = self._page("")
-        objects += page.objects
-        while page.more:
+        body = self._page("")
+        while True:
+            more = self._kind.more(body)
+            ahead = Ahead(partial(self._page, more)) if more else None
+            page = self._read(body)
+            objects += page.objects
+            if ahead is None:
+                break
             # A page holds the interpreter for milliseconds: requests go first.
             time.sleep(0)
             if self._stop.is_set():
                 return
-            page = self._page(page.more)
-            objects += page.objects
+            body = ahead.body()
         self._sink(self._kind.listed(objects))
         self._observer.listed(self._kind.name)
         self._version = page.version
 
-    def _page(self, more: str) -> Page[T]:
+    def _page(self, more: str) -> bytes:
         query = {"limit": str(self._pace.page_size)}
         query |= {"continue": more} if more else {}
-        page = self._kind.page(self._api.get(self._kind.path, query | self._selected(), doing=self._doing("list")))
+        return self._api.get(self._kind.path, query | self._selected(), doing=self._doing("list"))
+
+    def _read(self, body: bytes) -> Page[T]:
+        page = self._kind.page(body)
         if page.unreadable:
             self._observer.unreadable(self._kind.name, page.unreadable)
         return page
@@ -264,6 +273,32 @@ class Reflector(Generic[T]):
                 return "expired"
             case _:
                 return "bug"
+
+
+class Ahead:
+    """A page that is asked for while the one before is read: the API server takes as long for it as we do.
+
+    On a thread that ends with the process: an API server that hangs must not keep us from ending.
+    """
+
+    def __init__(self, fetch: Callable[[], bytes]) -> None:
+        """Begin at once."""
+        self._fetch = fetch
+        self._answer: queue.SimpleQueue[bytes | Exception] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="next page", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._answer.put(self._fetch())
+        except Exception as error:  # noqa: BLE001 - raised where the page is waited for
+            self._answer.put(error)
+
+    def body(self) -> bytes:
+        """Wait for the page; raises what asking for it has raised."""
+        answer = self._answer.get()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
 def lines(chunks: Iterator[bytes]) -> Iterator[bytes]:

@@ -157,6 +157,29 @@ def test_whole_nodes_in_the_question_change_no_placement(plane, cluster, tmp_pat
     assert placements[0] == placements[1]
 
 
+@pytest.mark.parametrize("minor", ["1.37", "1.22"])
+def test_the_best_alone_is_placed_as_of_a_whole_ranking(plane, cluster, tmp_path, minor):
+    placements = []
+    for limit in ("1000", "0"):
+        (tmp_path / limit).mkdir()
+        cluster.create_nodes(of_two_models(16))
+        pods = burst(3)
+        for number, one in enumerate(pods):
+            one["spec"]["priorityClassName"] = cluster.priority_class(f"turn-{number}", 1000 - number)
+        pods = cluster.create_pods(pods)
+        with (
+            live_extender(plane, tmp_path / limit, verbs__ranked_up_to=limit) as extender,
+            recording(extender.url) as recorder,
+            registered_as_of(plane, tmp_path / limit, minor, recorder.url),
+        ):
+            where = cluster.wait_bound(pods, 60)
+        assert all(where[name_of(one)] == recorder.best(uid_of(one)) for one in pods)
+        assert {len(call.scores()) == 1 for call in recorder.of("prioritize")} == {limit == "0"}
+        placements.append(where)
+        cluster.clear()
+    assert placements[0] == placements[1]
+
+
 # ---------------------------------------------------------------- one release more
 
 
