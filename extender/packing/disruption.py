@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from extender.packing.selectors import Requirement
+from extender.packing.selectors import Operator, Requirement
 from extender.packing.types import PodInfo
 
 _SECONDS_PER_HOUR: Final = 3600
@@ -77,10 +77,25 @@ class DisruptionBudget:
         """Tell whether the budget counts evictions of this pod."""
         if self.selector is None or pod.namespace != self.namespace:
             return False
-        return all(line.valid and line.matches(labels.get(line.key)) for line in self.selector)
+        return all(line.valid and _satisfied(line, labels.get(line.key)) for line in self.selector)
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+
+def _satisfied(line: Requirement, value: str | None) -> bool:
+    """Tell whether a label's value (None: absent) satisfies a line of a LabelSelector, which has four operators."""
+    match line.operator:
+        case Operator.IN:
+            return value in line.values
+        case Operator.NOT_IN:
+            return value not in line.values
+        case Operator.EXISTS:
+            return value is not None
+        case Operator.DOES_NOT_EXIST:
+            return value is None
+        case _:
+            return False
 
 
 @dataclass(frozen=True)
