@@ -31,7 +31,7 @@ def split_address(address: str) -> tuple[str, int]:
     Raises:
         ValueError: for anything else; a host is required because an empty one would listen everywhere.
     """
-    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^\[\]:\s/]+)):(\d{1,5})", address)
+    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^\[\]:\s/]+)):([0-9]{1,5})", address)
     if match is None or int(match[3]) > _LAST_PORT:
         raise ValueError("must be host:port, such as 127.0.0.1:8888 or [::1]:8888")
     return match[1] or match[2], int(match[3])
