@@ -98,6 +98,8 @@ class Cache:
         self._clock = clock
         self._lock = threading.Lock()
         self._books = Books()
+        # A lock of its own, taken inside the other if both: filter must not wait for a batch of changes to be applied.
+        self._seen_lock = threading.Lock()
         self._seen: OrderedDict[str, PodInfo] = OrderedDict()
         self._next_deadline = Ledger().next_deadline
         self._view = View(Snapshot.of(()))
@@ -171,7 +173,7 @@ class Cache:
 
     def remember(self, pod: PodInfo) -> None:
         """Note a pod that a request showed: a bind may come before the watch (or a file) shows it."""
-        with self._lock:
+        with self._seen_lock:
             _put(self._seen, pod.uid, pod, _SEEN_LIMIT)
 
     def bind(self, uid: str, namespace: str, name: str, node: str) -> str:
@@ -245,8 +247,9 @@ class Cache:
         over = [uid for uid in changed if (pod := pods.get(uid)) is None or is_placed(pod)]
         # A booking may be of a pod that only a request has shown, so what was removed is not among the changed ones.
         over += [uid for uid in ledger.lines if self._books.was_removed(uid)]
-        for uid in over:
-            self._seen.pop(uid, None)
+        with self._seen_lock:
+            for uid in over:
+                self._seen.pop(uid, None)
         holds = self._view.holds
         if snapshot is not self.snapshot:
             holds = holds.renewed(snapshot, self._clock(), self._hold_rules)

@@ -14,6 +14,8 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, PlatformCollector, ProcessCollector
 from prometheus_client.gc_collector import GCCollector
 
+from extender.wire import VERBS
+
 PREFIX: Final = "gpu_extender_"
 
 
@@ -105,7 +107,6 @@ WATCH_SPECS: Final = (WATCH_EVENTS, WATCH_RESTARTS, RELISTS, DRIFT, UNREADABLE, 
 
 _EVENT_TYPES: Final = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"})
 _CHANGES: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000)
-_VERBS: Final = ("filter", "prioritize", "preempt", "bind")
 _SECONDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _NODES: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000)
 
@@ -122,7 +123,7 @@ class Metrics:
         self._requests = self._counter(REQUESTS)
         self._error_answers = self._counter(ERROR_ANSWERS)
         self._bugs = self._counter(BUGS)
-        for verb in _VERBS:
+        for verb in VERBS:
             self._bugs.labels(verb)  # at 0 from the start, or an alert on its increase would miss the first
         self._last_request = Gauge(
             LAST_REQUEST.full_name, LAST_REQUEST.text, LAST_REQUEST.labels, registry=self.registry

@@ -25,7 +25,8 @@ from werkzeug.exceptions import (
     UnsupportedMediaType,
 )
 
-from extender.service import VERBS, Reply, VerbService
+from extender.service import Reply, VerbService
+from extender.wire import VERBS
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment

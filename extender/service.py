@@ -27,7 +27,6 @@ from extender.verbs import VerbSettings
 from extender.wire import BindQuestion, FilterAnswer, Form, PrioritizeAnswer, Question, Reader
 
 _LOG: Final = logging.getLogger(__name__)
-VERBS: Final = ("filter", "prioritize", "preempt", "bind")
 
 Answer = tuple[bytes, Callable[[], None]]
 """A body, and what is left to do once it has been sent."""
@@ -143,11 +142,12 @@ class VerbService:
         question = self._reader.question(body)
         self._cache.expire(time.monotonic())
         answer = verbs.filter_candidates(self._cache.view, question, self._settings)
+        if self._binder is not None:
+            # Before the answer goes out: a bind may follow at once.
+            self._cache.remember(question.pod)
         return wire.encode_filter(question, answer), partial(self._after_filter, question, answer)
 
     def _after_filter(self, question: Question, answer: FilterAnswer) -> None:
-        if self._binder is not None:
-            self._cache.remember(question.pod)
         node = verbs.filter_booking(question, answer)
         if node is not None:
             self._cache.assume(question.pod, node, time.monotonic())

@@ -14,6 +14,7 @@ from extender.wire.encode import (
 )
 from extender.wire.names import UNKNOWN_ROW, NameList, locate
 from extender.wire.values import (
+    VERBS,
     BindQuestion,
     Failure,
     FilterAnswer,
@@ -26,6 +27,7 @@ from extender.wire.values import (
 
 __all__ = [
     "UNKNOWN_ROW",
+    "VERBS",
     "BindQuestion",
     "Failure",
     "FilterAnswer",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from extender.packing.framework import Rows, Scores
 from extender.packing.table import NodeTable
 from extender.packing.types import NodeInfo, PodInfo
 from extender.wire.names import NameList
+
+VERBS: Final = ("filter", "prioritize", "preempt", "bind")
+"""What kube-scheduler may ask an extender, as the last part of a path."""
 
 
 class Form(Enum):

@@ -94,6 +94,13 @@ def test_a_node_that_comes_or_goes_between_the_two_calls_is_seen():
     assert scores["ccc"] == 0
 
 
+def test_a_bind_may_come_before_filter_has_finished_its_books():
+    setup = Setup(bind=True)
+    assert setup.ask("filter", body("fresh"), finish=False)[0] == 200
+    question = {"PodName": "fresh", "PodNamespace": "ml", "PodUID": "u-fresh", "Node": "ccc"}
+    assert setup.ask("bind", question) == (200, {"Error": ""})
+
+
 def test_booking_follows_the_answer_and_moves_scores_alone():
     setup = Setup()
     assert setup.ask("prioritize", body("one", 2, names=("ccc", "bb")), finish=False)[1][0]["Score"] == 10
