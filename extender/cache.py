@@ -43,6 +43,10 @@ V = TypeVar("V")
 _SEEN_LIMIT: Final = 4096
 
 
+def _forget(_: PodInfo) -> None:
+    """Write nothing down."""
+
+
 class PodState(Enum):
     """Where a pod stands, see the module's head."""
 
@@ -176,12 +180,13 @@ class Cache:
         with self._seen_lock:
             _put(self._seen, pod.uid, pod, _SEEN_LIMIT)
 
-    def bind(self, uid: str, namespace: str, name: str, node: str) -> str:
+    def bind(self, uid: str, namespace: str, name: str, node: str, record: Callable[[PodInfo], None] = _forget) -> str:
         """Bind a pod of an embedded cluster at once, as `POST pods/NAME/binding` would; return "" or why not.
 
         Checking and committing are one step under the lock. Repeating a binding that went through succeeds
         (registry/core/pod/storage assignPod; kubernetes#96579). Unlike the API server it refuses to promise a GPU
-        twice: there is no kubelet behind an embedded cluster to do so.
+        twice: there is no kubelet behind an embedded cluster to do so. `record` is given the pod with its node before
+        the binding counts; what it raises leaves everything as it was.
         """
         with self._lock:
             pod = self._known(uid)
@@ -192,6 +197,7 @@ class Cache:
                 return ""
             fault = _binding_fault(self.snapshot, pod, node)
             if not fault:
+                record(replace(pod, node_name=node))
                 self._enter_binding(pod, node)
             return fault
 

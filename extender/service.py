@@ -21,6 +21,7 @@ from extender import verbs, wire
 from extender.cache import Cache
 from extender.errors import ClusterError, RequestError
 from extender.handoff import HandOff, Line, Prepared
+from extender.journal import BindJournal
 from extender.metrics import Metrics
 from extender.packing.framework import Rows
 from extender.verbs import VerbSettings
@@ -46,16 +47,27 @@ class Binder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedBinder:
-    """Binds in the cache itself: the cluster is a file."""
+    """Binds in the cache itself: the cluster is a file. What is bound is written down in a journal, if there is one."""
 
     cache: Cache
+    journal: BindJournal | None = None
 
     def bind(self, question: BindQuestion) -> str:
-        """Bind at once."""
-        return self.cache.bind(question.pod_uid, question.pod_namespace, question.pod_name, question.node)
+        """Bind at once.
+
+        Raises:
+            ClusterError: when it cannot be written down.
+        """
+        record = _nothing if self.journal is None else self.journal.append
+        try:
+            return self.cache.bind(
+                question.pod_uid, question.pod_namespace, question.pod_name, question.node, record=record
+            )
+        except OSError as error:
+            raise ClusterError(f"the binding cannot be written down: {error.strerror or error}") from error
 
 
-def _nothing() -> None:
+def _nothing(*_: object) -> None:
     """Do nothing."""
 
 

@@ -212,7 +212,9 @@ def test_an_address_is_host_and_port(address, expected):
     assert split_address(address) == expected
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:\u0663", "127.0.0.1:+3", "127.0.0.1: 3", "127.0.0.1:65536", ":8888", "a:"])
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:\u0663", "127.0.0.1:+3", "127.0.0.1: 3", "127.0.0.1:65536", ":8888", "a:"]
+)
 def test_a_port_is_plain_digits_and_a_host_is_needed(address):
     with pytest.raises(ValueError, match="must be host:port"):
         split_address(address)
