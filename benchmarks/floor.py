@@ -12,6 +12,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from extender import serving
+from extender.httpd import malloc
+from extender.httpd.rules import Rules
 from extender.settings import Server
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ def blanks(size: int) -> bytes:
 class Floor:
     """Bare WSGI."""
 
+    rules = Rules(patience_seconds=10, keep_alive_seconds=95, max_body_bytes=2**28)
+
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Read the body, send the prepared answer."""
         environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
@@ -38,6 +42,13 @@ class Floor:
 
     def separate(self, host: str, port: int) -> None:
         """Have one listener only."""
+
+    def announce(self, *_urls: str) -> Iterable[str]:
+        """Have nothing to say."""
+        return ()
+
+    def cut(self, why: str) -> None:
+        """Count nothing."""
 
     def start(self) -> None:
         """Have nothing to begin."""
@@ -65,6 +76,5 @@ class Agreement(Floor):
 
 
 if __name__ == "__main__":
-    serving.tune_malloc()
-    floor = Agreement() if "--agree" in sys.argv[1:] else Floor()
-    serving.run(floor, floor, Server(listen="127.0.0.1:0"))
+    malloc.tune()
+    serving.run(Agreement() if "--agree" in sys.argv[1:] else Floor(), Server(listen="127.0.0.1:0"))

@@ -6,9 +6,10 @@ import gc
 import logging
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Protocol
 
 from prometheus_client import CollectorRegistry, disable_created_metrics
 
@@ -17,6 +18,9 @@ from extender.cache import Cache
 from extender.config import Config
 from extender.dump import ClusterDump
 from extender.gauges import NodeCollector, StateCollector
+from extender.httpd import malloc
+from extender.httpd.rules import Rules
+from extender.journal import BindJournal, Rebinding
 from extender.kube.gpurules import GpuRules
 from extender.metrics import Metrics
 from extender.packing.holds import HoldRules
@@ -24,13 +28,15 @@ from extender.packing.policies.planned import Planned
 from extender.planmetrics import PlanMetrics
 from extender.planning import SOLVE, Planning
 from extender.scoring import make_policy
-from extender.server import Limits, Registries, TwoListeners, VerbPaths, create_app
+from extender.server import Registries, TwoListeners, VerbPaths, create_app
 from extender.service import Binder, EmbeddedBinder, VerbService
 from extender.solverprocess import SolverProcess
 from extender.verbs import NOT_SYNCED, VerbSettings
 from extender.wire import Reader
 
 if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
     from extender.kube.client import Configuration
     from extender.live import LiveCluster
 
@@ -57,23 +63,58 @@ class Readiness:
         return f"{NOT_SYNCED}: {trouble}" if trouble else NOT_SYNCED
 
 
+class Beside(Protocol):
+    """What runs beside the requests, in the process that answers them."""
+
+    def start(self) -> None:
+        """Begin; return at once."""
+        ...
+
+    def stop(self) -> None:
+        """End, within seconds."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The parts of a service that others may want to hold; its methods are what `serving` calls."""
+    """The service: its parts, which others may want to hold, and what `serving` and `httpd` call.
+
+    Attributes:
+        source: where the cluster comes from, in words.
+        beside: what runs beside the requests, in the order in which it begins.
+    """
 
     cache: Cache
     verbs: VerbService
     metrics: Metrics
     readiness: Readiness
     wsgi: TwoListeners
-    live: LiveCluster | None = None
-    planning: Planning | None = None
+    rules: Rules
+    source: str
+    beside: tuple[Beside, ...] = ()
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer one request."""
+        return self.wsgi(environ, start_response)
+
+    def separate(self, host: str, port: int) -> None:
+        """Serve operators on the listener bound to this address only."""
+        self.wsgi.separate(host, port)
+
+    def announce(self, url: str, operators_url: str) -> Iterable[str]:
+        """Return lines that say what is served and where."""
+        yield f"serving {self.source}"
+        yield f"verbs: POST {url}/<any prefix>/{{{','.join(self.verbs.offered)}}}"
+        yield f"metrics: {operators_url}/metrics"
+
+    def cut(self, why: str) -> None:
+        """Count a connection that was ended before a request was known."""
+        self.metrics.cut(why)
 
     def start(self) -> None:
-        """Begin to follow the cluster, and to plan."""
-        for part in (self.live, self.planning):
-            if part is not None:
-                part.start()
+        """Begin what runs beside the requests."""
+        for part in self.beside:
+            part.start()
 
     def drain(self) -> None:
         """Turn readiness off for good."""
@@ -81,20 +122,33 @@ class Service:
 
     def stop(self) -> None:
         """End what runs beside the requests."""
-        for part in (self.planning, self.live):
-            if part is not None:
-                part.stop()
+        for part in reversed(self.beside):
+            part.stop()
 
 
-def build_service(config: Config, dump: ClusterDump) -> Service:
-    """Put the service together on an embedded cluster."""
+def build_service(config: Config, dump: ClusterDump, journal: BindJournal | None = None) -> Service:
+    """Put the service together on an embedded cluster; a journal keeps its binds beyond the process that answers."""
     cache = _cache(config)
     cache.relist(dump.nodes, dump.pods)
-    return _assemble(config, cache, Metrics(), EmbeddedBinder(cache))
+    service = _assemble(config, cache, Metrics(), EmbeddedBinder(cache, journal), _contents(dump))
+    return service if journal is None else replace(service, beside=(Rebinding(cache, journal), *service.beside))
 
 
-def build_live_service(config: Config, configuration: Callable[[], Configuration]) -> Service:
-    """Put the service together on a live cluster; `configuration` loads the credentials for its API server."""
+def _contents(dump: ClusterDump) -> str:
+    gpus = sum(
+        node.allocatable.get(resource, 0)
+        for node in dump.nodes
+        for resource, model in node.gpus.items()
+        if model.exclusive
+    )
+    return f"an embedded cluster: {len(dump.nodes)} nodes, {len(dump.pods)} pods, {gpus} GPUs"
+
+
+def build_live_service(config: Config, configuration: Callable[[], Configuration], access: str = "") -> Service:
+    """Put the service together on a live cluster.
+
+    `configuration` loads the credentials for its API server, `access` says in words where they come from.
+    """
     # The official client costs half a second and 35 MB, which a file's cluster and its users need not pay.
     from extender.kube.binder import LiveBinder  # noqa: PLC0415
     from extender.kube.client import ApiClient  # noqa: PLC0415
@@ -105,7 +159,7 @@ def build_live_service(config: Config, configuration: Callable[[], Configuration
     api = ApiClient(configuration)
     binding = ApiClient(configuration, timeout_seconds=_BIND_SECONDS)
     live = LiveCluster(cache, api, pace_of(config.cluster), GpuRules.of(config.gpus), metrics)
-    return _assemble(config, cache, metrics, LiveBinder(binding, cache), live)
+    return _assemble(config, cache, metrics, LiveBinder(binding, cache), f"the live cluster of the {access}", live)
 
 
 def _cache(config: Config) -> Cache:
@@ -114,7 +168,7 @@ def _cache(config: Config) -> Cache:
 
 
 def _assemble(
-    config: Config, cache: Cache, metrics: Metrics, binder: Binder | None, live: LiveCluster | None = None
+    config: Config, cache: Cache, metrics: Metrics, binder: Binder, source: str, live: LiveCluster | None = None
 ) -> Service:
     metrics.registry.register(StateCollector(lambda: cache.view, time.monotonic))
     default_counts = "own" if live is None else "scheduler"
@@ -127,19 +181,19 @@ def _assemble(
     offered = binder if config.verbs.bind else None
     verbs = VerbService(cache, Reader(GpuRules.of(config.gpus), _LOG.info), settings, metrics, offered)
     readiness = Readiness(cache, lambda: "" if live is None else live.trouble)
-    limits = Limits(config.server.max_body_bytes)
+    server = config.server
+    rules = Rules(server.request_timeout_seconds, server.keep_alive_seconds, server.max_body_bytes)
     per_node = CollectorRegistry()
     per_node.register(NodeCollector(lambda: cache.view))
-    flask = create_app(verbs, readiness, Registries(metrics.registry, per_node), limits)
-    paths = VerbPaths(verbs, flask, limits, serving.IdleTrimmer().note)
-    return Service(cache, verbs, metrics, readiness, TwoListeners(paths), live, _planning(config, cache, metrics))
+    wsgi = TwoListeners(VerbPaths(verbs, create_app(verbs, readiness, Registries(metrics.registry, per_node))))
+    beside = () if live is None else (live,)
+    return Service(cache, verbs, metrics, readiness, wsgi, rules, source, (*beside, *_planning(config, cache, metrics)))
 
 
-def _planning(config: Config, cache: Cache, metrics: Metrics) -> Planning | None:
-    """Return what plans for the policy; None when that makes no use of plans."""
-    if not config.planning.enabled or config.scoring.policy != Planned().name:
-        return None
-    return Planning(cache, SolverProcess(SOLVE), config.planning, PlanMetrics(metrics.registry, time.time))
+def _planning(config: Config, cache: Cache, metrics: Metrics) -> Iterator[Planning]:
+    """Return what plans for the policy, unless that makes no use of plans."""
+    if config.planning.enabled and config.scoring.policy == Planned().name:
+        yield Planning(cache, SolverProcess(SOLVE), config.planning, PlanMetrics(metrics.registry, time.time))
 
 
 def serve(config: Config, dump: ClusterDump) -> None:
@@ -149,12 +203,17 @@ def serve(config: Config, dump: ClusterDump) -> None:
         InputError: when an address or a certificate cannot be used.
     """
     _prepare(config)
-    service = build_service(config, dump)
+    with closing(BindJournal.open(serving.memory_folder())) as journal:
+        service = build_service(config, dump, journal)
+        _freeze()
+        serving.run(service, config.server)
+
+
+def _freeze() -> None:
     # What lives as long as the process is none of the collector's business: with 50,000 pods a full collection would
     # stop every thread for a second and more (docs/background.md, "Cost").
     gc.collect()
     gc.freeze()
-    serving.run(service.wsgi, service, config.server)
 
 
 def serve_live(config: Config) -> None:
@@ -167,13 +226,11 @@ def serve_live(config: Config) -> None:
 
     access = Access.find(config.cluster.kubeconfig, config.cluster.context, os.environ)
     _prepare(config)
-    _LOG.info("following the cluster of the %s", access)
-    service = build_live_service(config, access.configuration)
-    serving.run(service.wsgi, service, config.server)
+    serving.run(build_live_service(config, access.configuration, str(access)), config.server)
 
 
 def _prepare(config: Config) -> None:
     logs.configure(config.logging)
     disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the scrape and nobody reads them
-    serving.tune_malloc()
+    malloc.tune()
     serving.tune_threads()

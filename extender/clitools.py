@@ -59,9 +59,7 @@ def read_source(name: str) -> tuple[str, bytes]:
 
 def load(config_file: Path | None, **overrides: object) -> Config:
     """Load the configuration from file, environment and flags."""
-    chosen = os.environ.get("GPU_EXTENDER_CONFIG")
-    path = config_file or (Path(chosen) if chosen else None)
-    return load_config(path, env=os.environ, overrides=overrides, known_policies=REGISTRY)
+    return load_config(config_file, env=os.environ, overrides=overrides, known_policies=REGISTRY)
 
 
 def read_cluster(clusters: Sequence[str], config: Config) -> ClusterDump:

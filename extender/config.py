@@ -32,7 +32,8 @@ __all__ = [
 ]
 
 ENV_PREFIX: Final = "GPU_EXTENDER_"
-RESERVED_ENV: Final = frozenset({"GPU_EXTENDER_CI", "GPU_EXTENDER_CLUSTER", "GPU_EXTENDER_CONFIG"})
+FILE_ENV: Final = "GPU_EXTENDER_CONFIG"
+RESERVED_ENV: Final = frozenset({"GPU_EXTENDER_CI", "GPU_EXTENDER_CLUSTER", FILE_ENV})
 """Variables with our prefix that are no fields: the test suite's switch, the dump and the configuration file."""
 
 
@@ -57,12 +58,15 @@ def load_config(
 ) -> Config:
     """Read, merge and check the configuration.
 
-    `path` is the YAML file, None for no file; `overrides` maps field paths (`server.listen`) to flag values,
-    None meaning "flag not given"; `known_policies` are the names `scoring.policy` may have.
+    `path` is the YAML file, None for the one that GPU_EXTENDER_CONFIG names, if any; `overrides` maps field paths
+    (`server.listen`) to flag values, None meaning "flag not given"; `known_policies` are the names `scoring.policy` may
+    have.
 
     Raises:
         ConfigError: with every fault of file, environment and flags.
     """
+    if path is None and env.get(FILE_ENV):
+        path = Path(env[FILE_ENV])
     values, faults = _read(path)
     layers = _Layers(values)
     faults += _apply_environment(layers, env)

@@ -5,6 +5,7 @@
     |   +-- ConfigError           the configuration; carries every fault at once
     |   +-- DumpError             a dump, an arrivals file, a recorded decision
     |   `-- RequestError          a body sent by kube-scheduler or another client
+    |       `-- TransferError     a request that has not come whole, or not as it claims; `status` is its HTTP status
     `-- ClusterError              the cluster's trouble: API server lost, not synced yet
         |                         exit code 3, HTTP 200 with `Error` on filter and bind
         +-- ApiError              the API server has refused; `status` is its HTTP status
@@ -48,6 +49,14 @@ class DumpError(InputError):
 
 class RequestError(InputError):
     """An HTTP body cannot be read as the verb's argument."""
+
+
+class TransferError(RequestError):
+    """A request has not come whole, or not in the form it claims; `status` is the HTTP status that says so."""
+
+    def __init__(self, text: str, status: int = 400) -> None:
+        self.status = status
+        super().__init__(text)
 
 
 class ClusterError(ExtenderError):

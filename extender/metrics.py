@@ -66,9 +66,14 @@ HANDOFFS: Final = Spec(
     Kind.COUNTER, "handoffs_total", ("result",),
     "Prioritize questions whose list filter had answered just before (`hit`), or not (`miss`).",
 )  # fmt: skip
+CUT: Final = Spec(
+    Kind.COUNTER, "connections_cut_total", ("why",),
+    "Connections that were ended: the TLS handshake failed or took too long (`handshake`), what came was no HTTP "
+    "request or came too slowly (`head`), the answer was not taken (`answer`), there were too many (`crowd`).",
+)  # fmt: skip
 
 REQUEST_SPECS: Final = (
-    DURATION, REQUESTS, ERROR_ANSWERS, BUGS, LAST_REQUEST, CONSIDERED, REJECTIONS, HANDOFFS,
+    DURATION, REQUESTS, ERROR_ANSWERS, BUGS, LAST_REQUEST, CONSIDERED, REJECTIONS, HANDOFFS, CUT,
 )  # fmt: skip
 
 _KIND: Final = ("kind",)
@@ -131,6 +136,7 @@ class Metrics:
         self._considered = self._histogram(CONSIDERED, _NODES)
         self._rejections = self._counter(REJECTIONS)
         self._handoffs = self._counter(HANDOFFS)
+        self._cut = self._counter(CUT)
         self._children: dict[tuple[str, int], tuple[Histogram, Counter, Gauge]] = {}
         self._considered_children: dict[str, Histogram] = {}
 
@@ -168,6 +174,10 @@ class Metrics:
     def handed_off(self, *, hit: bool) -> None:
         """Count a prioritize question whose rows were known, or not."""
         self._handoffs.labels("hit" if hit else "miss").inc()
+
+    def cut(self, why: str) -> None:
+        """Count a connection that we have ended."""
+        self._cut.labels(why).inc()
 
     def bug(self, verb: str) -> None:
         """Count a fault of our own."""

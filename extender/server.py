@@ -21,10 +21,10 @@ from werkzeug.exceptions import (
     HTTPException,
     MethodNotAllowed,
     NotFound,
-    RequestEntityTooLarge,
     UnsupportedMediaType,
 )
 
+from extender.errors import TransferError
 from extender.service import Reply, VerbService
 from extender.wire import VERBS
 
@@ -35,7 +35,6 @@ _JSON: Final = "application/json"
 _TEXT: Final = "text/plain; charset=utf-8"
 # The second is what curl and urllib call any body unless told otherwise.
 _BODY_TYPES: Final = frozenset({"", _JSON, "application/x-www-form-urlencoded"})
-_BIG_BYTES: Final = 2**22
 _HINT: Final = """gpu-extender: a scheduler extender that packs pods onto exclusive GPUs
 
 POST <prefix>/filter, <prefix>/prioritize, <prefix>/preempt (and <prefix>/bind where configured): for kube-scheduler
@@ -54,13 +53,6 @@ class Health(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What a request may be."""
-
-    max_body_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class Registries:
     """What Prometheus scrapes: `main` on /metrics, the long one with series per node on /metrics/nodes."""
 
@@ -68,26 +60,28 @@ class Registries:
     nodes: CollectorRegistry
 
 
-def create_app(verbs: VerbService, health: Health, registries: Registries, limits: Limits) -> Flask:
-    """Return the Flask application with every route; paths of verbs come without their prefix."""
+def create_app(verbs: VerbService, health: Health, registries: Registries) -> Flask:
+    """Return the Flask application with every route; paths of verbs come without their prefix.
+
+    How large a body may be, and whether it is whole, is known where it is received: reading it raises TransferError.
+    """
     app = Flask("gpu-extender", static_folder=None)
-    # Werkzeug cuts a chunked body off at its limit without a word: one byte more tells that there was more.
-    app.config["MAX_CONTENT_LENGTH"] = limits.max_body_bytes + 1
     app.url_map.merge_slashes = False
-    _add_verbs(app, verbs, limits)
+    _add_verbs(app, verbs)
     _add_operators(app, health, registries)
-    app.register_error_handler(HTTPException, lambda error: _error(verbs, error, limits))
+    app.register_error_handler(HTTPException, lambda error: _error(verbs, error))
     return app
 
 
-def _add_verbs(app: Flask, verbs: VerbService, limits: Limits) -> None:
+def _add_verbs(app: Flask, verbs: VerbService) -> None:
     def answer(verb: str) -> Response:
         if verb not in verbs.offered:
             raise NotFound(f"{verb} is not offered; see verbs.bind in the configuration")
         _check(request.environ)
-        body = request.get_data(cache=False)
-        if len(body) > limits.max_body_bytes:
-            raise RequestEntityTooLarge
+        try:
+            body = request.get_data(cache=False)
+        except TransferError as error:
+            return _response(verbs.refuse(verb, error.status, str(error)))
         return _response(verbs.answer(verb, body))
 
     rule = f"/<any({','.join(VERBS)}):verb>"
@@ -129,13 +123,13 @@ def _check(environ: WSGIEnvironment) -> None:
         raise UnsupportedMediaType("the body must not be compressed")
 
 
-def _error(verbs: VerbService, error: HTTPException, limits: Limits) -> Response:
+def _error(verbs: VerbService, error: HTTPException) -> Response:
     """Say in one line what is wrong with a request; as JSON where kube-scheduler might look."""
     code = error.code or HTTPStatus.INTERNAL_SERVER_ERROR
     text = error.description or error.name
-    if isinstance(error, RequestEntityTooLarge):
-        text = f"the body is over {limits.max_body_bytes} bytes (server.max_body_bytes)"
     verb = request.path.strip("/")
+    if isinstance(error, MethodNotAllowed):
+        text = f"{request.path} is asked with {'POST' if verb in VERBS else 'GET'}, not {request.method}"
     if verb not in VERBS:
         return Response(f"{code} {' '.join(text.split())}\n", code, error.get_headers(), content_type=_TEXT)
     response = _response(verbs.refuse(verb, code, " ".join(text.split())))
@@ -153,12 +147,10 @@ def _response(reply: Reply) -> Response:
 class VerbPaths:
     """WSGI in front of Flask: verbs under any prefix, the plain ones answered here."""
 
-    def __init__(self, verbs: VerbService, app: WSGIApplication, limits: Limits, after_big: Callable[[], None]) -> None:
-        """Answer what `verbs` offers, leave the rest to `app`; `after_big` is called about each big body or answer."""
+    def __init__(self, verbs: VerbService, app: WSGIApplication) -> None:
+        """Answer what `verbs` offers, leave the rest to `app`."""
         self._verbs = verbs
         self._app = app
-        self._limits = limits
-        self._after_big = after_big
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one request."""
@@ -167,16 +159,12 @@ class VerbPaths:
             return self._app(environ, start_response)
         length = self._plain_length(environ, verb)
         if length is None:
-            self._after_big()  # it may be one: nobody knows yet
             return self._app({**environ, "PATH_INFO": f"/{verb}"}, start_response)
-        body = environ["wsgi.input"].read(length)
-        if len(body) < length:
-            error = f"the body ended after {len(body)} of {length} bytes"
-            return _send(self._verbs.refuse(verb, HTTPStatus.BAD_REQUEST, error), start_response)
-        reply = self._verbs.answer(verb, body)
-        if max(length, len(reply.body)) >= _BIG_BYTES:
-            self._after_big()
-        return _send(reply, start_response)
+        try:
+            body = environ["wsgi.input"].read(length)
+        except TransferError as error:
+            return _send(self._verbs.refuse(verb, error.status, str(error)), start_response)
+        return _send(self._verbs.answer(verb, body), start_response)
 
     def _plain_length(self, environ: WSGIEnvironment, verb: str) -> int | None:
         """Return the length of the body; None when there is anything to be looked at more closely."""
@@ -191,7 +179,7 @@ class VerbPaths:
             and length.isascii()
             and length.isdigit()
         )
-        return int(length) if plain and int(length) <= self._limits.max_body_bytes else None
+        return int(length) if plain else None
 
 
 class _Sent:

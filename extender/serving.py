@@ -1,54 +1,35 @@
-"""Runs gunicorn inside `gpu-extender serve`: one worker process with threads, its listeners and TLS.
-
-    SIGTERM -> readiness off, no new connections -> running requests end, kept-alive ones are told to close -> exit
+"""Runs gunicorn inside `gpu-extender serve`: one worker process (`httpd`), its listeners and TLS.
 
 One worker, because each would have a cache of its own; connections are kept alive for longer than the Go client keeps
-them idle, or it would meet a closing one (docs/background.md, "Protocol").
+them idle, or it would meet a closing one (docs/background.md, "Protocol"). Signals: SIGTERM and SIGINT end the service;
+SIGHUP, SIGUSR2, SIGTTIN and SIGTTOU, with which gunicorn replaces or adds processes, are ignored.
 """
 
 from __future__ import annotations
 
-import ctypes
+import logging
 import socket
 import ssl
 import sys
-import threading
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 from gunicorn.config import Config as GunicornConfig
 from gunicorn.glogging import Logger
-from gunicorn.workers.gthread import ThreadWorker
 
 from extender.errors import InputError
+from extender.httpd.worker import Served, Worker
 from extender.settings import Server, Tls, split_address
 
-if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIEnvironment
-
-# mallopt(3). Bodies of tens of megabytes come and go: memory is kept and used again instead of being given back and
-# page-faulted in anew (docs/background.md, "Cost": half the time of full-node calls), and all threads share one arena.
-_M_TRIM_THRESHOLD: Final = -1
-_M_MMAP_THRESHOLD: Final = -3
-_M_ARENA_MAX: Final = -8
-_KEEP_BYTES: Final = 2**30
-_IDLE_SECONDS: Final = 5.0
+_LOG: Final = logging.getLogger(__name__)
 _SWITCH_SECONDS: Final = 0.0005
 _WORKER_TIMEOUT_SECONDS: Final = 120
-_SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where the worker's heartbeat never waits for a disk
-
-
-def tune_malloc() -> None:
-    """Let the C library keep big buffers; without effect where it is not glibc."""
-    with suppress(OSError, AttributeError):
-        mallopt = ctypes.CDLL(None).mallopt
-        for option, value in ((_M_MMAP_THRESHOLD, _KEEP_BYTES), (_M_TRIM_THRESHOLD, _KEEP_BYTES), (_M_ARENA_MAX, 1)):
-            mallopt(option, value)
+# An idle one costs 2 KB, with TLS 16. kube-scheduler has one or two.
+_CONNECTIONS: Final = 2048
+_SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - files there are made without a name, or by tempfile
 
 
 def tune_threads() -> None:
@@ -60,35 +41,12 @@ def tune_threads() -> None:
     sys.setswitchinterval(_SWITCH_SECONDS)
 
 
-class IdleTrimmer:
-    """Gives memory back when no big body has come for a while: kept for the next one, but not for ever."""
-
-    def __init__(self, idle_seconds: float = _IDLE_SECONDS) -> None:
-        """Trim after so many seconds without a big body."""
-        self._idle_seconds = idle_seconds
-        self._lock = threading.Lock()
-        self._timer: threading.Timer | None = None
-
-    def note(self) -> None:
-        """Note a big body: begin to wait anew."""
-        with self._lock:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = threading.Timer(self._idle_seconds, _trim)
-            self._timer.daemon = True
-            self._timer.start()
-
-
-def _trim() -> None:
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
-
-
 def gunicorn_settings(server: Server) -> dict[str, Any]:
     """Return gunicorn's settings for the `server` section, listeners and TLS left out."""
     settings: dict[str, Any] = {
         "workers": 1,
         "threads": server.threads,
+        "worker_connections": _CONNECTIONS,
         "keepalive": server.keep_alive_seconds,
         "graceful_timeout": server.graceful_timeout_seconds,
         "timeout": _WORKER_TIMEOUT_SECONDS,
@@ -99,10 +57,18 @@ def gunicorn_settings(server: Server) -> dict[str, Any]:
         "control_socket_disable": True,
         "logger_class": PlainLogger,
         "worker_class": Worker,
+        # No proxy stands before us: a client does not get to say SCRIPT_NAME, or that it came by TLS.
+        "forwarded_allow_ips": "",
+        "forwarder_headers": "",
     }
-    if _SHARED_MEMORY.is_dir():
-        settings["worker_tmp_dir"] = str(_SHARED_MEMORY)
+    if (folder := memory_folder()) is not None:
+        settings["worker_tmp_dir"] = str(folder)
     return settings
+
+
+def memory_folder() -> Path | None:
+    """Return a folder for small files of ours that never wait for a disk, None where there is none."""
+    return _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
 
 
 class PlainLogger(Logger):
@@ -114,13 +80,27 @@ class PlainLogger(Logger):
         self.error_log.propagate = True
 
 
-class Worker(ThreadWorker):
-    """Turns readiness off before it stops."""
+class Master(Arbiter):
+    """gunicorn's master process, of which one worker and its state are the whole point: it does not trade them in."""
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to stop."""
-        self.app.drain()
-        super().handle_exit(sig, frame)  # type: ignore[no-untyped-call]
+    def handle_hup(self) -> None:
+        """Ignore SIGHUP, which would start another worker."""
+        self._ignore("SIGHUP")
+
+    def handle_ttin(self) -> None:
+        """Ignore SIGTTIN, which would add a worker with a cache of its own."""
+        self._ignore("SIGTTIN")
+
+    def handle_ttou(self) -> None:
+        """Ignore SIGTTOU, which would remove the worker."""
+        self._ignore("SIGTTOU")
+
+    def handle_usr2(self) -> None:
+        """Ignore SIGUSR2, which would start a second master beside this one."""
+        self._ignore("SIGUSR2")
+
+    def _ignore(self, name: str) -> None:
+        _LOG.warning("%s is ignored: one process holds the state; stop the service and start it to have it anew", name)
 
 
 # -- listeners and TLS ---------------------------------------------------------------------------------------------
@@ -180,47 +160,29 @@ class TlsByListener:
         return self._context.wrap_socket(sock, **options)
 
 
-class Separable(Protocol):
-    """A WSGI application that can serve two listeners."""
-
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer one request."""
-        ...
+class Listening(Served, Protocol):
+    """A service that can be asked on two listeners."""
 
     def separate(self, host: str, port: int) -> None:
         """Serve operators on the listener bound to this address only."""
         ...
 
-
-class Lifecycle(Protocol):
-    """What happens beside the requests; all of it in the process that answers them."""
-
-    def start(self) -> None:
-        """Begin: the process is about to take requests."""
-        ...
-
-    def drain(self) -> None:
-        """Get no new requests: we were asked to stop."""
-        ...
-
-    def stop(self) -> None:
-        """End: the last request is answered."""
+    def announce(self, url: str, operators_url: str) -> Iterable[str]:
+        """Return lines that say what is served and where."""
         ...
 
 
 class Application(BaseApplication):
     """The service as gunicorn wants it."""
 
-    def __init__(self, wsgi: Separable, lifecycle: Lifecycle, server: Server) -> None:
+    def __init__(self, service: Listening, server: Server) -> None:
         """Open the listeners.
 
         Raises:
             InputError: when an address or a certificate cannot be used.
         """
-        self._wsgi = wsgi
+        self._service = service
         self._server = server
-        self._lifecycle = lifecycle
-        self.drain = lifecycle.drain
         self._context = tls_context(server.tls)
         listeners = [open_listener(server.listen, "server.listen")]
         if server.operators_listen is not None:
@@ -228,7 +190,7 @@ class Application(BaseApplication):
         self._addresses: list[tuple[str, int]] = [listener.getsockname()[:2] for listener in listeners]
         self._descriptors = [listener.detach() for listener in listeners]
         if server.operators_listen is not None:
-            wsgi.separate(*self._addresses[1])
+            service.separate(*self._addresses[1])
         super().__init__()  # type: ignore[no-untyped-call]
 
     def load_config(self) -> None:
@@ -236,15 +198,17 @@ class Application(BaseApplication):
         hooks = {
             "bind": [f"fd://{descriptor}" for descriptor in self._descriptors],
             "when_ready": self._announce,
-            "post_worker_init": lambda _worker: self._lifecycle.start(),
-            "worker_exit": lambda _arbiter, _worker: self._lifecycle.stop(),
         }
         for name, value in (gunicorn_settings(self._server) | hooks | self._tls_settings()).items():
             self.cfg.set(name, value)  # type: ignore[union-attr]
 
-    def load(self) -> Separable:
+    def load(self) -> Listening:
         """Return the WSGI application."""
-        return self._wsgi
+        return self._service
+
+    def run(self) -> None:
+        """Serve until a signal ends it."""
+        Master(self).run()  # type: ignore[no-untyped-call]
 
     def _tls_settings(self) -> dict[str, Any]:
         if self._context is None:
@@ -253,23 +217,24 @@ class Application(BaseApplication):
         return {
             "certfile": str(self._server.tls.cert_file),
             "keyfile": str(self._server.tls.key_file),
-            "do_handshake_on_connect": True,
             "ssl_context": lambda _config, _default: context,
         }
 
     def _announce(self, _: Arbiter) -> None:
-        """Print where we listen (port 0 has become a real one); a connection is queued from now on."""
+        """Print where we listen (port 0 has become a real one) and what for; a connection is queued from now on."""
         scheme = "http" if self._context is None else "https"
-        for name, kind, (host, port) in zip(
-            ("listening", "operators"), (scheme, "http"), self._addresses, strict=False
-        ):
-            print(f"{name} on {kind}://{f'[{host}]' if ':' in host else host}:{port}", flush=True)  # noqa: T201
+        urls = [
+            f"{kind}://{f'[{host}]' if ':' in host else host}:{port}"
+            for kind, (host, port) in zip((scheme, "http"), self._addresses, strict=False)
+        ]
+        where = [f"{name} on {url}" for name, url in zip(("listening", "operators"), urls, strict=False)]
+        print("\n".join([*where, *self._service.announce(urls[0], urls[-1])]), flush=True)  # noqa: T201
 
 
-def run(wsgi: Separable, lifecycle: Lifecycle, server: Server) -> None:
+def run(service: Listening, server: Server) -> None:
     """Serve until a signal ends it.
 
     Raises:
         InputError: when an address or a certificate cannot be used.
     """
-    Application(wsgi, lifecycle, server).run()  # type: ignore[no-untyped-call]
+    Application(service, server).run()

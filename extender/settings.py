@@ -115,6 +115,14 @@ class Server(Section):
         description="Seconds an idle connection stays open. Above the 90 s after which the Go client closes "
         "it: if we closed first, a POST could meet the closing and the pod would lose that attempt.",
     )
+    request_timeout_seconds: int = Field(
+        10,
+        ge=1,
+        le=600,
+        description="Seconds a client may take for a TLS handshake, for the head of a request, for each further MiB of "
+        "its body, and for each of the answer. More than any `httpTimeout` worth having; clients that stall hold no "
+        "thread meanwhile.",
+    )
     max_body_bytes: int = Field(
         256 * 2**20,
         ge=2**20,

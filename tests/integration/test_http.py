@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.apiserver import eventually
 from tests.integration.harness import (
     JSON,
     Client,
@@ -20,6 +21,7 @@ from tests.integration.harness import (
     pod_object,
     running,
 )
+from tests.integration.hostile import POST
 
 pytestmark = pytest.mark.integration
 
@@ -80,6 +82,8 @@ def test_a_verb_is_found_under_any_prefix(client, path):
 def test_verbs_are_posted(client, verb, method):
     answer = client.send(method, f"/scheduler/{verb}")
     assert (answer.status, answer.headers["Allow"]) == (405, "POST")
+    if method != "HEAD":
+        assert answer.value == {"Error": f"/{verb} is asked with POST, not {method}"}
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/scheduler/no-such-verb", "/filter/x", "/scheduler/Filter"])
@@ -94,7 +98,8 @@ def test_endpoints_for_people_and_probes(client):
     metrics = client.get("/metrics")
     assert metrics.headers["Content-Type"].startswith("text/plain")
     assert b"gpu_extender_synced 1.0" in metrics.body
-    assert client.send("POST", "/metrics", b"").status == 405
+    wrong = client.send("POST", "/metrics", b"")
+    assert (wrong.status, wrong.body) == (405, b"405 /metrics is asked with GET, not POST\n")
 
 
 # -- bad input -----------------------------------------------------------------------------------------------------
@@ -238,6 +243,87 @@ def test_clients_that_end_early_or_talk_nonsense_harm_nobody(service, request_by
     assert not answer.startswith(b"HTTP/1.1 5")
 
 
+CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "application/x-www-form-urlencoded"])
+@pytest.mark.parametrize(
+    ("chunks", "said"),
+    [
+        (b"zz\r\nhello\r\n0\r\n\r\n", "'zz\\r\\n' is not the size of a chunk"),
+        (b"\r\n", "is not the size of a chunk"),
+        (b"-5\r\nhello", "is not the size of a chunk"),
+        (b"5\r\nhelloworld\r\n0\r\n\r\n", "is not the line end behind a chunk"),
+        (b"5\nhello", "'5\\n' is not the size of a chunk"),
+        (b"5\r\nhel", "the body ended after 3 bytes, and not the last chunk"),
+        (b"5\r\nhello\r\n", "the body ended after 5 bytes, and not the last chunk"),
+        (b"5\r\nhello\r\n0\r\n", "the body ended after 5 bytes, and not the last chunk"),
+        (b"", "the body ended after 0 bytes, and not the last chunk"),
+    ],
+)
+def test_malformed_chunks_are_refused_and_counted(service, chunks, said, content_type):
+    before = metric(service, 'gpu_extender_requests_total{code="400",verb="filter"}')
+    head, _, text = received_after(service, CHUNKED.replace(b"application/json", content_type.encode()) + chunks)
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"Connection: close" in head
+    assert said in json.loads(text)["Error"]
+    assert metric(service, 'gpu_extender_requests_total{code="400",verb="filter"}') == before + 1
+
+
+def received_after(service, sent):
+    return raw(service, sent).partition(b"\r\n\r\n")
+
+
+def metric(service, name):
+    lines = service.get("/metrics").body.decode().splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{name} "))
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status", "said"),
+    [
+        (b"nonsense\r\n\r\n", 400, b"Invalid HTTP request line"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, b"no HTTP request"),
+        (b"GET / HTTP/1.1\nHost: x\n\n", 400, b"bare LF"),
+        (b"GET / HTTP/9.9\r\n\r\n", 400, b"Invalid HTTP Version"),
+        (b"GET /%b HTTP/1.1\r\n\r\n" % (b"x" * 9000), 414, b"Request Line is too large"),
+        (b"GET / HTTP/1.1\r\nA: %b\r\n\r\n" % (b"x" * 9000), 431, b"limit request headers fields size"),
+        (b"GET / HTTP/1.1\r\n%b\r\n" % (b"A: b\r\n" * 20_000), 431, b"the head is over 65536 bytes"),
+        (b"GET / HTTP/1.1\r\nbad header\r\n\r\n", 400, b"Invalid HTTP Header"),
+        (POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, b"CONTENT-LENGTH"),
+        (POST + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\n", 400, b"CONTENT-LENGTH"),
+        (POST + b"Expect: wonders\r\nContent-Length: 5\r\n\r\nhello", 417, b"wonders"),
+        (POST + b"Transfer-Encoding: odd\r\n\r\n", 501, b"odd"),
+    ],
+)
+def test_what_is_no_request_gets_one_line(service, request_bytes, status, said):
+    before = metric(service, 'gpu_extender_connections_cut_total{why="head"}')
+    answer = raw(service, request_bytes, close=False)
+    head, _, text = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status)
+    assert b"Content-Type: text/plain" in head
+    assert text.startswith(b"%d " % status)
+    assert said in text
+    assert text.count(b"\n") == 1
+    assert metric(service, 'gpu_extender_connections_cut_total{why="head"}') == before + 1
+
+
+@pytest.mark.parametrize("name", ["SCRIPT_NAME", "Script-Name", "PATH_INFO", "X-Forwarded-Proto", "Proxy", "Host"])
+def test_headers_for_proxies_mean_nothing(client, name):
+    answer = client.send("POST", "/scheduler/filter", json.dumps(GOOD).encode(), {**JSON, name: "https"})
+    assert (answer.status, answer.value["NodeNames"]) == (200, ["b", ODD])
+
+
+def test_a_client_may_wait_for_a_word_to_go_on(service):
+    text = json.dumps(GOOD).encode()
+    with service.socket() as connection:
+        connection.sendall(POST + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(text))
+        assert connection.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(text)
+        answer = connection.recv(65536)
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+
+
 def test_a_client_that_vanishes_before_the_answer(service):
     text = json.dumps(GOOD).encode()
     for _ in range(20):
@@ -278,16 +364,32 @@ def resident_mb(service) -> float:
 
 
 @pytest.mark.slow
-def test_memory_of_a_big_body_is_given_back():
+@pytest.mark.parametrize("whole", [True, False])
+def test_memory_of_a_big_body_is_given_back(whole):
     with running(CLUSTER) as service:
         service.ask("filter", GOOD)
         before = resident_mb(service)
         body = b'{"Unknown":["%b"],"Pod":%b,"NodeNames":["a","b"]}' % (b"x" * 100_000_000, json.dumps(POD).encode())
-        assert service.ask("filter", body).status == 200
+        if whole:
+            assert service.ask("filter", body).status == 200
+        else:
+            with service.socket() as connection:
+                connection.sendall(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body[:-1])
+                eventually(lambda: resident_mb(service) > before + 80)
         deadline = time.monotonic() + 20
         while resident_mb(service) > before + 30 and time.monotonic() < deadline:
             time.sleep(0.2)
         assert resident_mb(service) <= before + 30
+
+
+@pytest.mark.slow
+def test_memory_of_a_big_answer_is_given_back():
+    with running(CLUSTER) as service:
+        service.ask("filter", GOOD)
+        before = resident_mb(service)
+        names = [f"{number:0200}" for number in range(100_000)]
+        assert len(service.ask("filter", filter_args(POD, "b", *names)).body) > 20_000_000
+        eventually(lambda: resident_mb(service) <= before + 60, within=20)
 
 
 @pytest.mark.parametrize("chunked", [False, True])
@@ -347,6 +449,17 @@ def test_a_worker_that_dies_is_replaced_and_knows_the_file():
         while service.workers() == {worker} and time.monotonic() < deadline:
             time.sleep(0.05)
         assert service.ask("filter", GOOD).value["NodeNames"] == ["b", ODD]
+
+
+def test_it_says_what_it_serves_and_where():
+    with running(CLUSTER, env={"GPU_EXTENDER_SERVER__OPERATORS_LISTEN": "127.0.0.1:0"}) as service:
+        url, operators = ("http://{1}:{2}".format(*service.addresses[name]) for name in ("listening", "operators"))
+        assert service.process.stdout is not None
+        assert [service.process.stdout.readline() for _ in range(3)] == [
+            "serving an embedded cluster: 3 nodes, 2 pods, 18 GPUs\n",
+            f"verbs: POST {url}/<any prefix>/{{filter,prioritize,preempt,bind}}\n",
+            f"metrics: {operators}/metrics\n",
+        ]
 
 
 def test_bind_is_not_there_unless_configured():
