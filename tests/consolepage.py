@@ -32,7 +32,8 @@ import pytest
 ROOT: Final = Path(__file__).resolve().parents[1]
 PORT: Final = "8888"
 _BLOCK: Final = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_LISTENING: Final = re.compile(r"(listening on http://127\.0\.0\.1:)(\d+)")
+_LISTENING: Final = re.compile(r"listening on http://127\.0\.0\.1:(\d+)")
+_LAST_LINE: Final = "metrics: "  # of what `serve` says when it starts
 _SECONDS: Final = 60
 
 
@@ -127,10 +128,12 @@ class Terminal:
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
         self.services.append(service)
+        said = ""
         for line in service.stdout or ():
-            if found := _LISTENING.search(line):
-                self.port = found[2]
-                return _LISTENING.sub(rf"\g<1>{PORT}", line)
+            said += line
+            if line.startswith(_LAST_LINE) and (found := _LISTENING.search(said)):
+                self.port = found[1]
+                return said.replace(f":{self.port}", f":{PORT}")
         raise AssertionError(f"$ {command}\nended before it listened")
 
 
