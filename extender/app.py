@@ -125,7 +125,9 @@ def _assemble(
         ranked_up_to=config.verbs.ranked_up_to,
     )
     offered = binder if config.verbs.bind else None
-    verbs = VerbService(cache, Reader(GpuRules.of(config.gpus), _LOG.info), settings, metrics, offered)
+    wait = 0.0 if live is None else config.verbs.refusal_wait_seconds
+    reader = Reader(GpuRules.of(config.gpus), _LOG.info)
+    verbs = VerbService(cache, reader, settings, metrics, offered, refusal_wait_seconds=wait)
     readiness = Readiness(cache, lambda: "" if live is None else live.trouble)
     limits = Limits(config.server.max_body_bytes)
     per_node = CollectorRegistry()

@@ -65,8 +65,14 @@ HANDOFFS: Final = Spec(
     "Prioritize questions whose list filter had answered just before (`hit`), or not (`miss`).",
 )  # fmt: skip
 
+WAITS: Final = Spec(
+    Kind.COUNTER, "refusal_waits_total", ("result",),
+    "Questions of filter that left no node and waited for news of the cluster; then a node was left (`changed`), or "
+    "none (`same`).",
+)  # fmt: skip
+
 REQUEST_SPECS: Final = (
-    DURATION, REQUESTS, ERROR_ANSWERS, BUGS, LAST_REQUEST, CONSIDERED, REJECTIONS, HANDOFFS,
+    DURATION, REQUESTS, ERROR_ANSWERS, BUGS, LAST_REQUEST, CONSIDERED, REJECTIONS, HANDOFFS, WAITS,
 )  # fmt: skip
 
 _KIND: Final = ("kind",)
@@ -130,6 +136,7 @@ class Metrics:
         self._considered = self._histogram(CONSIDERED, _NODES)
         self._rejections = self._counter(REJECTIONS)
         self._handoffs = self._counter(HANDOFFS)
+        self._waits = self._counter(WAITS)
         self._children: dict[tuple[str, int], tuple[Histogram, Counter, Gauge]] = {}
         self._considered_children: dict[str, Histogram] = {}
 
@@ -167,6 +174,10 @@ class Metrics:
     def handed_off(self, *, hit: bool) -> None:
         """Count a prioritize question whose rows were known, or not."""
         self._handoffs.labels("hit" if hit else "miss").inc()
+
+    def waited(self, *, changed: bool) -> None:
+        """Count a question that waited for news before it was refused, or was not."""
+        self._waits.labels("changed" if changed else "same").inc()
 
     def bug(self, verb: str) -> None:
         """Count a fault of our own."""
