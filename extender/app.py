@@ -165,7 +165,7 @@ def serve_live(config: Config) -> None:
     Raises:
         InputError: when an address, a certificate or the way to the API server cannot be used.
     """
-    from extender.kube.client import Access  # noqa: PLC0415 - as in build_live_service
+    from extender.kube.access import Access  # noqa: PLC0415 - as in build_live_service
 
     access = Access.find(config.cluster.kubeconfig, config.cluster.context, os.environ)
     _prepare(config)
