@@ -63,5 +63,6 @@ class ExtenderInPod(ExtenderProcess):
     def __init__(self, folder: Path, account: Account, *arguments: str, **settings: str) -> None:
         """Start it and wait until it listens; `arguments` are more than `--listen`."""
         env = {f"GPU_EXTENDER_{key.upper()}": value for key, value in settings.items()} | account.pod_environment()
-        command = ["tests.e2e.incluster", account.mounted(folder), "serve", *arguments, "--listen", f"{LOOPBACK}:0"]
+        mounted = account.mounted(folder)
+        command = ["tests.e2e.incluster", str(mounted), "serve", *arguments, "--listen", f"{LOOPBACK}:0"]
         ListeningProcess.__init__(self, "in-pod", command, folder, env)
