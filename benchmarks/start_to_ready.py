@@ -36,7 +36,8 @@ from controlplane.cluster import Cluster
 from controlplane.extenderprocess import ExtenderProcess
 from controlplane.plane import EXTENDER_USER, Plane
 from controlplane.processes import Process
-from extender.kube.client import Access, ApiClient
+from extender.kube.access import Access
+from extender.kube.client import ApiClient
 from extender.kube.gpurules import GpuRules
 from extender.kube.objects import pod_kind
 from extender.kube.reflector import Pace

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import re
 import sys
@@ -10,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from signal import SIGKILL, Signals
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from controlplane.metrics import sum_of
@@ -69,10 +70,17 @@ class ExtenderProcess(ListeningProcess):
 
     def get(self, path: str) -> tuple[int, str]:
         """GET a page: status and text."""
+        return self._asked("GET", path)
+
+    def post(self, verb: str, body: object) -> Any:
+        """Ask a verb as kube-scheduler does and return the decoded answer."""
+        return json.loads(self._asked("POST", f"/scheduler/{verb}", json.dumps(body))[1])
+
+    def _asked(self, method: str, path: str, body: str | None = None) -> tuple[int, str]:
         target = urlsplit(self.url)
         connection = http.client.HTTPConnection(target.hostname or "", target.port, timeout=10)
         try:
-            connection.request("GET", path)
+            connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
             answer = connection.getresponse()
             return answer.status, answer.read().decode()
         finally:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +19,7 @@ from typing import Final, Self
 
 import urllib3
 
-from controlplane import build, releases
+from controlplane import build, installpage, releases
 from controlplane.api import Api, ApiError, Manifest
 from controlplane.processes import LOOPBACK, Ports, Process
 from controlplane.schedulerprocess import SchedulerProcess
@@ -33,6 +33,15 @@ NAMESPACE: Final = "ml"
 _USERS: Final = MappingProxyType(
     {ADMIN: "system:masters", SCHEDULER_USER: "", SECOND_SCHEDULER_USER: "", EXTENDER_USER: ""}
 )
+_AUDIT: Final = MappingProxyType(
+    {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": ({"level": "Metadata", "userGroups": ("system:serviceaccounts",)}, {"level": "None"}),
+    }
+)
+"""What service accounts ask for is written down."""
 _TAILS: Final = 4
 _POLICY_MINOR: Final = "1.22"
 """The last kube-scheduler that reads a Policy; older flags, and an API of its time that is gone from the server."""
@@ -49,6 +58,8 @@ class Plane:
         self._processes: list[Process] = []
         self._tokens = {user: secrets.token_hex(16) for user in _USERS}
         self._certificates = folder / "certificates"
+        self.authority = self._certificates / "apiserver.crt"
+        self.audit = folder / "audit.log"
         self._schedulers = 0
         self._etcd_url = f"http://{LOOPBACK}:{self._ports.take()}"
         self.api_port: int = self._ports.take()
@@ -77,20 +88,39 @@ class Plane:
 
     def client(self, user: str = ADMIN) -> Api:
         """Return a client of the API server; close it in the end."""
-        return Api(self.api_port, self._tokens[user], self._certificates / "apiserver.crt")
+        return Api(self.api_port, self._tokens[user], self.authority)
+
+    def kubeconfig_with(self, token: str) -> Manifest:
+        """Return the kubeconfig of whoever has this token."""
+        server = f"https://{LOOPBACK}:{self.api_port}"
+        return {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "e2e", "cluster": {"server": server, "certificate-authority": str(self.authority)}}],
+            "users": [{"name": "user", "user": {"token": token}}],
+            "contexts": [{"name": "e2e", "context": {"cluster": "e2e", "user": "user"}}],
+            "current-context": "e2e",
+        }
 
     @contextmanager
     def scheduler(
-        self, minor: str, *, config: Path | None = None, policy: Path | None = None, user: str = SCHEDULER_USER
+        self,
+        minor: str,
+        *,
+        config: Path | None = None,
+        policy: Path | None = None,
+        user: str = SCHEDULER_USER,
+        flags: Sequence[str] | None = None,
     ) -> Iterator[SchedulerProcess]:
         """Run a kube-scheduler of a release.
 
-        `config` is a KubeSchedulerConfiguration; 1.22 takes a legacy Policy, too, or neither.
+        `config` is a KubeSchedulerConfiguration; 1.22 takes a legacy Policy, too, or neither. `flags` stand in for all
+        of these.
 
         Raises:
             ProcessError: when it does not start: its text has the scheduler's reason.
         """
-        process = self.start_scheduler(minor, config=config, policy=policy, user=user)
+        process = self.start_scheduler(minor, config=config, policy=policy, user=user, flags=flags)
         try:
             yield process
         finally:
@@ -99,32 +129,23 @@ class Plane:
             self.api.delete("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases")
 
     def start_scheduler(
-        self, minor: str, *, config: Path | None = None, policy: Path | None = None, user: str = SCHEDULER_USER
+        self,
+        minor: str,
+        *,
+        config: Path | None = None,
+        policy: Path | None = None,
+        user: str = SCHEDULER_USER,
+        flags: Sequence[str] | None = None,
     ) -> SchedulerProcess:
         """Start a kube-scheduler and wait until it is healthy; the caller ends it."""
         self._schedulers += 1
         name = f"kube-scheduler-{minor}-{self._schedulers}"
         port = self._ports.take()
         program = build.programs(releases.release(minor))[releases.SCHEDULER]
-        kubeconfig = self.kubeconfig(user)
-        flags = [
-            f"--bind-address={LOOPBACK}",
-            f"--secure-port={port}",
-            f"--cert-dir={self.folder / name}",
-            f"--authentication-kubeconfig={kubeconfig}",
-            f"--authorization-kubeconfig={kubeconfig}",
-            "--authentication-skip-lookup=true",
-            "--v=2",
-        ]
-        if config is not None:
-            flags.append(f"--config={config}")
-        else:
-            flags.append(f"--kubeconfig={kubeconfig}")
-        if policy is not None:
-            flags += [f"--policy-config-file={policy}", "--use-legacy-policy-config"]
-        if minor == _POLICY_MINOR:
-            flags += ["--port=0", "--feature-gates=CSIStorageCapacity=false"]
-        process = SchedulerProcess(name, [program, *flags], self.folder, port, self._tokens[ADMIN])
+        if flags is None:
+            flags = _scheduler_flags(minor, self.kubeconfig(user), config, policy)
+        own = [f"--secure-port={port}", f"--cert-dir={self.folder / name}", "--v=2"]
+        process = SchedulerProcess(name, [program, *flags, *own], self.folder, port, self._tokens[ADMIN])
         self._processes.append(process)
         try:
             process.wait_ready(process.is_healthy)
@@ -140,7 +161,7 @@ class Plane:
     def start_api_server(self) -> None:
         """Start the API server and wait until it is ready."""
         self._api_server = self._run_api_server()
-        self._api_server.wait_ready((self._certificates / "apiserver.crt").exists)
+        self._api_server.wait_ready(self.authority.exists)
         self._api_server.wait_ready(self._is_ready)
 
     def stop_api_server(self) -> None:
@@ -191,7 +212,7 @@ class Plane:
         self._processes.append(self._etcd)
 
     def _run_api_server(self) -> Process:
-        # The server makes its own certificate; its key signs the service account tokens that nobody here asks for.
+        # The server makes its own certificate; its key signs the tokens of service accounts, too.
         key = self._certificates / "apiserver.key"
         flags = [
             f"--etcd-servers={self._etcd_url}",
@@ -200,6 +221,8 @@ class Plane:
             f"--cert-dir={self._certificates}",
             f"--token-auth-file={self.folder / 'tokens.csv'}",
             "--authorization-mode=RBAC",
+            f"--audit-policy-file={self.folder / 'audit-policy.json'}",
+            f"--audit-log-path={self.audit}",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={key}",
             f"--service-account-signing-key-file={key}",
@@ -223,38 +246,36 @@ class Plane:
         ]
         (self.folder / "tokens.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
         for user in _USERS:
-            self.kubeconfig(user).write_text(json.dumps(self._kubeconfig(user), indent=1), encoding="utf-8")
+            document = self.kubeconfig_with(self._tokens[user])
+            self.kubeconfig(user).write_text(json.dumps(document, indent=1), encoding="utf-8")
+        (self.folder / "audit-policy.json").write_text(json.dumps(dict(_AUDIT)), encoding="utf-8")
 
-    def _kubeconfig(self, user: str) -> Manifest:
-        server = f"https://{LOOPBACK}:{self.api_port}"
-        authority = str(self._certificates / "apiserver.crt")
-        return {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "e2e", "cluster": {"server": server, "certificate-authority": authority}}],
-            "users": [{"name": user, "user": {"token": self._tokens[user]}}],
-            "contexts": [{"name": "e2e", "context": {"cluster": "e2e", "user": user}}],
-            "current-context": "e2e",
-        }
+
+def _scheduler_flags(minor: str, kubeconfig: Path, config: Path | None, policy: Path | None) -> list[str]:
+    flags = [
+        f"--bind-address={LOOPBACK}",
+        f"--authentication-kubeconfig={kubeconfig}",
+        f"--authorization-kubeconfig={kubeconfig}",
+        "--authentication-skip-lookup=true",
+        f"--config={config}" if config is not None else f"--kubeconfig={kubeconfig}",
+    ]
+    if policy is not None:
+        flags += [f"--policy-config-file={policy}", "--use-legacy-policy-config"]
+    if minor == _POLICY_MINOR:
+        flags += ["--port=0", "--feature-gates=CSIStorageCapacity=false"]
+    return flags
 
 
 def _first_objects() -> Iterator[tuple[str, Manifest]]:
-    """Yield the namespace of the tests, and what the extender and a second scheduler are allowed to do."""
+    """Yield the namespace of the tests, and what the extender and a second scheduler are allowed to do by our page."""
     yield "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}}
+    yield from ((path, found) for path, found in installpage.objects() if found["kind"] in installpage.ACCOUNTS)
+    # The same for users of that name, who are easier to have than service accounts.
     rbac = "/apis/rbac.authorization.k8s.io/v1"
-    watches = {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["get", "list", "watch"]}
-    yield f"{rbac}/clusterroles", {"metadata": {"name": EXTENDER_USER}, "rules": [watches]}
     yield f"{rbac}/clusterrolebindings", _binding(EXTENDER_USER, EXTENDER_USER, "ClusterRole")
     for role in ("system:kube-scheduler", "system:volume-scheduler"):
         yield f"{rbac}/clusterrolebindings", _binding(SECOND_SCHEDULER_USER, role, "ClusterRole")
     system = f"{rbac}/namespaces/kube-system"
-    lease = {
-        "apiGroups": ["coordination.k8s.io"],
-        "resources": ["leases"],
-        "resourceNames": [SECOND_SCHEDULER_USER],
-        "verbs": ["get", "update", "patch"],
-    }
-    yield f"{system}/roles", {"metadata": {"name": SECOND_SCHEDULER_USER}, "rules": [lease]}
     yield f"{system}/rolebindings", _binding(SECOND_SCHEDULER_USER, SECOND_SCHEDULER_USER, "Role")
     yield f"{system}/rolebindings", _binding(SECOND_SCHEDULER_USER, "extension-apiserver-authentication-reader", "Role")
 

@@ -179,7 +179,9 @@ def _assemble(
         ranked_up_to=config.verbs.ranked_up_to,
     )
     offered = binder if config.verbs.bind else None
-    verbs = VerbService(cache, Reader(GpuRules.of(config.gpus), _LOG.info), settings, metrics, offered)
+    wait = 0.0 if live is None else config.verbs.refusal_wait_seconds
+    reader = Reader(GpuRules.of(config.gpus), _LOG.info)
+    verbs = VerbService(cache, reader, settings, metrics, offered, refusal_wait_seconds=wait)
     readiness = Readiness(cache, lambda: "" if live is None else live.trouble)
     server = config.server
     rules = Rules(server.request_timeout_seconds, server.keep_alive_seconds, server.max_body_bytes)
@@ -222,7 +224,7 @@ def serve_live(config: Config) -> None:
     Raises:
         InputError: when an address, a certificate or the way to the API server cannot be used.
     """
-    from extender.kube.client import Access  # noqa: PLC0415 - as in build_live_service
+    from extender.kube.access import Access  # noqa: PLC0415 - as in build_live_service
 
     access = Access.find(config.cluster.kubeconfig, config.cluster.context, os.environ)
     _prepare(config)

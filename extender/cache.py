@@ -101,6 +101,7 @@ class Cache:
         self._hold_rules = hold_rules
         self._clock = clock
         self._lock = threading.Lock()
+        self._news = threading.Condition(self._lock)
         self._books = Books()
         # A lock of its own, taken inside the other if both: filter must not wait for a batch of changes to be applied.
         self._seen_lock = threading.Lock()
@@ -124,6 +125,12 @@ class Cache:
     def synced(self) -> bool:
         """Tell whether both first lists are in."""
         return self._view.synced
+
+    def wait(self, view: View, seconds: float) -> View:
+        """Return the View as soon as its Snapshot is of another generation than `view`'s, at the latest in time."""
+        with self._news:
+            self._news.wait_for(lambda: self.snapshot.generation != view.snapshot.generation, seconds)
+            return self._view
 
     def state(self, uid: str) -> PodState | None:
         """Return where a pod stands, None when it is not known (a booking alone makes it known)."""
@@ -286,6 +293,8 @@ class Cache:
         same = snapshot.generation == old.snapshot.generation
         changed = old.changed if same else self._clock()
         self._view = View(snapshot, ledger, self._books.complete, changed, old.holds if holds is None else holds)
+        if not same:
+            self._news.notify_all()
 
 
 def _binding_fault(snapshot: Snapshot, pod: PodInfo, node: str) -> str:

@@ -8,6 +8,7 @@ Nothing is coerced ("8" is not 8), nothing unknown is skipped, all faults are re
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -35,6 +36,10 @@ ENV_PREFIX: Final = "GPU_EXTENDER_"
 FILE_ENV: Final = "GPU_EXTENDER_CONFIG"
 RESERVED_ENV: Final = frozenset({"GPU_EXTENDER_CI", "GPU_EXTENDER_CLUSTER", FILE_ENV})
 """Variables with our prefix that are no fields: the test suite's switch, the dump and the configuration file."""
+# What a pod finds about each Service of its namespace, here about one whose name starts with `gpu-extender`.
+_SERVICE_LINK: Final = re.compile(
+    rf"^{ENV_PREFIX}([A-Z0-9]+_)*(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$"
+)
 
 
 class Config(Section):
@@ -122,7 +127,7 @@ def _apply_environment(layers: _Layers, env: Mapping[str, str]) -> list[str]:
     for name in sorted(name for name in env if name.startswith(ENV_PREFIX) and name not in RESERVED_ENV):
         if name in fields:
             layers.put(fields[name], _env_value(env[name]), origin=name)
-        else:
+        elif not _SERVICE_LINK.match(name):
             faults.append(f"{name}: unknown variable{nearest(name, fields)}")
     return faults
 

@@ -50,7 +50,8 @@ scoring:
 ```
 
 - The variable of a field is `{ENV_PREFIX}<SECTION>__<FIELD>`. Its value is read as YAML: `8`, `true`, `null`,
-  `[a, b]`; what is no YAML is text. `{ENV_PREFIX}CONFIG` names the file, `{ENV_PREFIX}CI` belongs to the tests.
+  `[a, b]`; what is no YAML is text. `{ENV_PREFIX}CONFIG` names the file, `{ENV_PREFIX}CI` belongs to the tests, and
+  what Kubernetes tells pods about a Service of this name (`{ENV_PREFIX}PORT`, ...) is not looked at.
 - Nothing is converted: `"8"` is text and no number. Unknown keys, keys given twice, unknown variables and unknown
   policy names are faults.
 - All faults are reported at once, each with its path, and nothing starts: exit code 2.

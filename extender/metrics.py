@@ -71,9 +71,14 @@ CUT: Final = Spec(
     "Connections that were ended: the TLS handshake failed or took too long (`handshake`), what came was no HTTP "
     "request or came too slowly (`head`), the answer was not taken (`answer`), there were too many (`crowd`).",
 )  # fmt: skip
+WAITS: Final = Spec(
+    Kind.COUNTER, "refusal_waits_total", ("result",),
+    "Questions of filter that left no node and waited for news of the cluster; then a node was left (`changed`), or "
+    "none (`same`).",
+)  # fmt: skip
 
 REQUEST_SPECS: Final = (
-    DURATION, REQUESTS, ERROR_ANSWERS, BUGS, LAST_REQUEST, CONSIDERED, REJECTIONS, HANDOFFS, CUT,
+    DURATION, REQUESTS, ERROR_ANSWERS, BUGS, LAST_REQUEST, CONSIDERED, REJECTIONS, HANDOFFS, WAITS, CUT,
 )  # fmt: skip
 
 _KIND: Final = ("kind",)
@@ -137,6 +142,7 @@ class Metrics:
         self._rejections = self._counter(REJECTIONS)
         self._handoffs = self._counter(HANDOFFS)
         self._cut = self._counter(CUT)
+        self._waits = self._counter(WAITS)
         self._children: dict[tuple[str, int], tuple[Histogram, Counter, Gauge]] = {}
         self._considered_children: dict[str, Histogram] = {}
 
@@ -178,6 +184,10 @@ class Metrics:
     def cut(self, why: str) -> None:
         """Count a connection that we have ended."""
         self._cut.labels(why).inc()
+
+    def waited(self, *, changed: bool) -> None:
+        """Count a question that waited for news before it was refused, or was not."""
+        self._waits.labels("changed" if changed else "same").inc()
 
     def bug(self, verb: str) -> None:
         """Count a fault of our own."""

@@ -18,12 +18,13 @@ from http import HTTPStatus
 from typing import Final, Protocol
 
 from extender import verbs, wire
-from extender.cache import Cache
+from extender.cache import Cache, View
 from extender.errors import ClusterError, RequestError
 from extender.handoff import HandOff, Line, Prepared
 from extender.journal import BindJournal
 from extender.metrics import Metrics
 from extender.packing.framework import Rows
+from extender.patience import Patience
 from extender.verbs import VerbSettings
 from extender.wire import BindQuestion, FilterAnswer, Form, PrioritizeAnswer, Question, Reader
 
@@ -84,7 +85,14 @@ class VerbService:
     """Answers the verbs; may be called from any thread."""
 
     def __init__(
-        self, cache: Cache, reader: Reader, settings: VerbSettings, metrics: Metrics, binder: Binder | None = None
+        self,
+        cache: Cache,
+        reader: Reader,
+        settings: VerbSettings,
+        metrics: Metrics,
+        binder: Binder | None = None,
+        *,
+        refusal_wait_seconds: float = 0.0,
     ) -> None:
         """Put the parts together; without a binder the bind verb is not offered."""
         self._cache = cache
@@ -93,6 +101,7 @@ class VerbService:
         self._metrics = metrics
         self._binder = binder
         self._handoff = HandOff()
+        self._patience = Patience(cache, refusal_wait_seconds, metrics)
         self._answers: dict[str, Callable[[bytes], Answer]] = {
             "filter": self._filter,
             "prioritize": self._prioritize,
@@ -153,11 +162,14 @@ class VerbService:
     def _filter(self, body: bytes) -> Answer:
         question = self._reader.question(body)
         self._cache.expire(time.monotonic())
-        answer = verbs.filter_candidates(self._cache.view, question, self._settings)
+        answer = self._patience.decided(partial(self._decide, question))
         if self._binder is not None:
             # Before the answer goes out: a bind may follow at once.
             self._cache.remember(question.pod)
         return wire.encode_filter(question, answer), partial(self._after_filter, question, answer)
+
+    def _decide(self, question: Question, view: View) -> FilterAnswer:
+        return verbs.filter_candidates(view, question, self._settings)
 
     def _after_filter(self, question: Question, answer: FilterAnswer) -> None:
         node = verbs.filter_booking(question, answer)

@@ -190,6 +190,14 @@ class Verbs(Section):
         "kube-scheduler takes the others for 0: the same choice where our weight decides. 1,000: at 5,000 the long "
         "list costs it 10 ms of CPU a pod, a third of what it needs by itself. Raise it where our weight only advises.",
     )
+    refusal_wait_seconds: float = Field(
+        0.05,
+        ge=0,
+        le=1,
+        description="Seconds for which filter waits for news of a live cluster before it refuses a pod everywhere, 0: "
+        "never. kube-scheduler's watch may be milliseconds ahead of ours, and a pod refused by what has just changed "
+        "would wait for the next event, up to 5 minutes. At most a second in a burst, a tenth of all time.",
+    )
     pass_through_pods_without_gpus: bool = Field(
         default=False,
         description="Switch: score pods without GPUs 0 everywhere. Off: they are kept off GPU nodes, whose "

@@ -99,14 +99,15 @@ def filter_candidates(view: View, question: Question, settings: VerbSettings) ->
         contradicted = [at for at in np.unique(codes).tolist() if settings.contradicts(reasons[at])]
         if contradicted:
             text = ", ".join(reasons[at].text for at in contradicted)
-            return FilterAnswer.failed(_out_of_date(int(np.isin(codes, contradicted).sum()), len(rows), text))
+            contradictions = int(np.isin(codes, contradicted).sum())
+            return FilterAnswer.failed(_out_of_date(contradictions, len(rows), text), unsure=True)
         held = int(np.count_nonzero(codes == len(reasons) - 1))
         if not known or held:
-            return FilterAnswer.failed(_only_time_helps(rows, held))
+            return FilterAnswer.failed(_only_time_helps(rows, held), unsure=not known)
     failures = tuple(
         _failure(reasons[code], np.flatnonzero(codes == code)) for code in np.unique(codes[~stays]).tolist()
     )
-    return FilterAnswer(kept, failures, rows, view.snapshot.table)
+    return FilterAnswer(kept, failures, rows, view.snapshot.table, unsure=bool(failures) and not len(kept))
 
 
 def filter_booking(question: Question, answer: FilterAnswer) -> str | None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import yaml
 
+from extender.config import field_paths
 from extender.packing.framework import run_score
 from extender.packing.snapshot import Snapshot
 from tests.builders import node, pod
@@ -76,6 +77,30 @@ def test_the_contracts_that_the_architecture_names_exist():
     quoted = re.findall(r'"([^"|]+)"', laws)
     lost = [contract["name"] for contract in contracts if not any(contract["name"].startswith(q) for q in quoted)]
     assert lost == [], "contracts that the page does not name"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_metrics_that_a_page_names_exist(page):
+    metrics = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    labels = {
+        name: set(re.findall(r"`(\w+)`", row))
+        for name, row in re.findall(r"^\| `(\w+)` \| \w+ \|(.*?)\|", metrics, re.MULTILINE)
+    }
+    named = re.findall(r"\b(gpu_extender_[a-z_]+[a-z])(?:\{([^}]*)\})?", (ROOT / page).read_text(encoding="utf-8"))
+    stems = [(re.sub(r"_(bucket|sum|count)$", "", name), selector) for name, selector in named]
+    assert sorted({name for name, _ in stems} - labels.keys()) == []
+    wrong = [(name, selector) for name, selector in stems if not set(re.findall(r"(\w+)!?=", selector)) <= labels[name]]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_fields_that_a_page_names_exist(page):
+    fields = set(field_paths())
+    sections = {path.partition(".")[0] for path in fields}
+    groups = {path.rpartition(".")[0] for path in fields}
+    named = re.findall(r"`([a-z]+(?:\.[a-z_]+)+)(?:: [^`]*)?`", (ROOT / page).read_text(encoding="utf-8"))
+    lost = {name for name in named if name.partition(".")[0] in sections and not name.endswith((".py", ".md"))}
+    assert sorted(lost - fields - groups) == []
 
 
 @pytest.mark.parametrize(

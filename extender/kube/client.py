@@ -1,4 +1,4 @@
-"""Bytes from and to the API server. Credentials, TLS, proxies and token refresh are the official client's.
+"""Bytes from and to the API server. TLS, connections and token refresh are the official client's.
 
 Only its configuration and its connection pool are used, never its models: they cost a hundred times as much per object
 (docs/background.md, "Cost"). Nothing is retried here: the reflector and kube-scheduler have back-offs of their own.
@@ -6,106 +6,34 @@ Only its configuration and its connection pool are used, never its models: they 
 
 from __future__ import annotations
 
+import logging
 import os
 import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
-from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
 
 import msgspec
 import urllib3
-import yaml
 from kubernetes.client import Configuration
 from kubernetes.client.rest import RESTClientObject
-from kubernetes.config import (
-    ConfigException,
-    list_kube_config_contexts,
-    load_incluster_config,
-    load_kube_config,
-)
+from kubernetes.config import ConfigException
 
-from extender.errors import ApiError, ClusterError, InputError, UnreachableError
+from extender.errors import ApiError, ClusterError, UnreachableError
+from extender.kube.access import one_line
 from extender.kube.raw import RawStatus
 
-__all__ = ["Access", "ApiClient", "Configuration", "Stream"]
+__all__ = ["ApiClient", "Configuration", "Stream"]
 
+_LOG: Final = logging.getLogger(__name__)
 _CONNECT_SECONDS: Final = 10.0
 _CHUNK_BYTES: Final = 2**16
-# As many as there may be request threads (`server.threads`): one that is not kept costs the next bind a handshake.
-_KEPT_CONNECTIONS: Final = 256
 _SHOWN: Final = 400
 _HEADERS: Final = {"Accept": "application/json", "Content-Type": "application/json", "User-Agent": "gpu-extender"}
 _STATUS: Final = msgspec.json.Decoder(RawStatus)
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """How the API server is reached: a kubeconfig, or the service account of the pod we run in.
-
-    Attributes:
-        kubeconfig: path or paths (as in `$KUBECONFIG`) of kubeconfig files; None: in the cluster.
-        context: the kubeconfig's context, None for its current one.
-    """
-
-    kubeconfig: str | None
-    context: str | None = None
-
-    @classmethod
-    def find(cls, kubeconfig: Path | None, context: str | None, env: Mapping[str, str]) -> Access:
-        """Return the way in: the file given, else `$KUBECONFIG`, else in the cluster, else `~/.kube/config`.
-
-        Raises:
-            InputError: when none of them can be used.
-        """
-        inside = "KUBERNETES_SERVICE_HOST" in env and context is None
-        named = str(kubeconfig) if kubeconfig is not None else env.get("KUBECONFIG")
-        access = cls(named or (None if inside else str(Path("~/.kube/config").expanduser())), context)
-        access.check()
-        return access
-
-    def check(self) -> None:
-        """Find mistakes without asking anybody.
-
-        Raises:
-            InputError: when files or context cannot be used.
-        """
-        try:
-            if self.kubeconfig is None:
-                load_incluster_config(Configuration())
-                return
-            contexts, _ = list_kube_config_contexts(self.kubeconfig)
-        except (ConfigException, OSError, yaml.YAMLError, TypeError, AttributeError, KeyError) as error:
-            hint = "; give --kubeconfig, or --cluster to serve a file"
-            raise InputError(f"{self}: {_one_line(error)}{hint}") from error
-        names = [context.get("name") for context in contexts]
-        if self.context is not None and self.context not in names:
-            raise InputError(f"{self}: there is no context {self.context!r}, only {', '.join(map(repr, names))}")
-
-    def configuration(self) -> Configuration:
-        """Load credentials and addresses anew.
-
-        Raises:
-            ClusterError: when they cannot be used (any more).
-        """
-        found = Configuration()
-        try:
-            if self.kubeconfig is None:
-                load_incluster_config(found)
-            else:
-                load_kube_config(self.kubeconfig, self.context, client_configuration=found)
-        except (ConfigException, OSError, yaml.YAMLError, ValueError, TypeError, KeyError) as error:
-            raise ClusterError(f"{self}: {_one_line(error)}") from error
-        found.retries = False
-        found.connection_pool_maxsize = _KEPT_CONNECTIONS
-        return found
-
-    def __str__(self) -> str:
-        return "in-cluster configuration" if self.kubeconfig is None else f"kubeconfig {self.kubeconfig}"
 
 
 class ApiClient:
@@ -165,7 +93,9 @@ class ApiClient:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             if _is_tls(error):
                 self._renew()
-            raise UnreachableError(f"cannot {doing}: {configuration.host}: {_network_words(error)}") from error
+            raise UnreachableError(
+                f"cannot {doing}: {_where(configuration, error)}: {_network_words(error)}"
+            ) from error
         finally:
             if response is not None:
                 _done_with(response)
@@ -174,6 +104,9 @@ class ApiClient:
         with self._lock:
             if self._session is None:
                 configuration = self._access()
+                if not configuration.verify_ssl:
+                    _LOG.warning("%s: its certificate is not verified (insecure-skip-tls-verify)", configuration.host)
+                    urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
                 self._session = configuration, RESTClientObject(configuration).pool_manager
             return self._session
 
@@ -183,7 +116,7 @@ class ApiClient:
             try:
                 settings = configuration.auth_settings()
             except ConfigException as error:
-                raise ClusterError(f"credentials cannot be renewed: {_one_line(error)}") from error
+                raise ClusterError(f"credentials cannot be renewed: {one_line(error)}") from error
         token = settings.get("BearerToken", {}).get("value")
         return {"Authorization": token.strip()} if token else {}
 
@@ -246,20 +179,30 @@ def _is_tls(error: BaseException) -> bool:
     return isinstance(error, urllib3.exceptions.SSLError | ssl.SSLError)
 
 
+def _where(configuration: Configuration, error: BaseException) -> str:
+    """Return who could not be reached: the API server, or the proxy on the way."""
+    if configuration.proxy is None or not isinstance(error, urllib3.exceptions.ProxyError):
+        return configuration.host
+    proxy = urllib3.util.parse_url(configuration.proxy)
+    # Without user and password.
+    return f"{configuration.host}, by the proxy {urllib3.util.Url(proxy.scheme, None, proxy.host, proxy.port)}"
+
+
 def _network_words(error: BaseException) -> str:
     """Return the innermost reason, which is the one that people know, in one line."""
     prefix = "TLS: " if _is_tls(error) else ""
     inner: BaseException | None = error
+    innermost = error
     while inner is not None:
+        innermost = inner
         if isinstance(inner, ssl.SSLCertVerificationError):
             return f"TLS: {inner.verify_message or inner.reason}"
+        if isinstance(inner, ssl.SSLError) and inner.reason:
+            # Its number is OpenSSL's, not the system's.
+            return f"TLS: {inner.reason.replace('_', ' ').lower()}"
         if isinstance(inner, OSError) and inner.errno:
             return f"{prefix}{os.strerror(inner.errno) if inner.errno > 0 else inner.strerror}"
         inner = inner.__cause__ or inner.__context__
     if isinstance(error, urllib3.exceptions.TimeoutError):
         return "no answer in time"
-    return f"{prefix}{_one_line(error)}"
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:_SHOWN] or type(error).__name__
+    return f"{prefix}{one_line(innermost)}"

@@ -87,6 +87,7 @@ class FilterAnswer:
     """What filter says. With `error` all else is void.
 
     Attributes:
+        unsure: no node is left, and newer knowledge of the cluster could change that.
         kept: positions that stay, ascending.
         failures: one group per reason; together with `kept` every position once.
         rows: row of each position in `table`; None when nobody looked the names up.
@@ -97,11 +98,12 @@ class FilterAnswer:
     rows: Rows | None = None
     table: NodeTable | None = None
     error: str = ""
+    unsure: bool = False
 
     @classmethod
-    def failed(cls, error: str) -> FilterAnswer:
+    def failed(cls, error: str, *, unsure: bool = False) -> FilterAnswer:
         """Answer that the question cannot be decided; kube-scheduler shows the text and tries again."""
-        return cls(np.zeros(0, dtype=np.intp), error=error)
+        return cls(np.zeros(0, dtype=np.intp), error=error, unsure=unsure)
 
 
 @dataclass(frozen=True, slots=True)

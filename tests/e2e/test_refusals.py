@@ -4,13 +4,18 @@ import pytest
 
 from controlplane.counting import name_of, uid_of
 from controlplane.kubelet import Kubelet
-from controlplane.objects import A100, L40S, gfd_node, node_of, pod
+from controlplane.objects import A100, H100, L40S, PRODUCT, gfd_node, node_of, pod
 from controlplane.processes import wait_for
 from tests.e2e.scenarios import live_extender, registered, running, wait_agreed, wait_event
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 WITHOUT_PREEMPT = {"    preemptVerb: preempt\n": ""}
+
+
+def labelled(model):
+    """Return the patch that makes a node one of this model's."""
+    return {"metadata": {"labels": {PRODUCT: model.product}}}
 
 
 def wants(name, gpus, types, **spec):
@@ -55,17 +60,10 @@ def test_a_label_that_comes_later_lets_a_pod_in(plane, cluster, tmp_path):
     # The device plugin is there before GPU Feature Discovery: another model first, then the right one.
     cluster.create_nodes([gfd_node("h100-0"), gfd_node("late")])
     with running(plane, cluster, tmp_path):
-        cluster.create_pod(wants("waiting", 2, "L40S"))
+        waiting = cluster.create_pod(wants("waiting", 2, "L40S"))
         wait_event(cluster, "waiting", "GPU model")
-        cluster.patch_node("late", {"metadata": {"labels": {"nvidia.com/gpu.product": L40S.product}}})
-        # kube-scheduler asks at once, and may have seen the label before us. Any other event makes it ask again.
-        number = iter(range(1000))
-
-        def bound_after_another_event():
-            cluster.patch_node("h100-0", {"metadata": {"labels": {"seen": str(next(number))}}})
-            return node_of(cluster.pod("waiting"))
-
-        assert wait_for(bound_after_another_event, "the pod is bound", 15, 1.0) == "late"
+        cluster.patch_node("late", labelled(L40S))
+        assert cluster.wait_bound([waiting], 15) == {"waiting": "late"}
 
 
 # ---------------------------------------------------------------- preemption
@@ -139,23 +137,39 @@ OPENED = [
     pytest.param(
         {"metadata": {"labels": {"queue": None}}}, {"metadata": {"labels": {"queue": "train"}}}, id="labelled"
     ),
+    pytest.param(labelled(L40S), labelled(H100), id="of another model"),
 ]
 
 
 @pytest.mark.parametrize(("shut", "opened"), OPENED)
 def test_a_node_that_opens_lets_the_waiting_pod_in(plane, cluster, tmp_path, shut, opened):
     cluster.create_nodes([gfd_node("gpu-0"), gfd_node("elsewhere")])
-    wanted = {"kubernetes.io/hostname": "gpu-0"} | opened.get("metadata", {}).get("labels", {})
+    changed = opened.get("metadata", {}).get("labels", {})
+    selector = {"kubernetes.io/hostname": "gpu-0"} | {key: value for key, value in changed.items() if key != PRODUCT}
     with running(plane, cluster, tmp_path):
         # Several times: kube-scheduler asks within milliseconds, and now and then its watch is ahead of ours.
         for number in range(8):
             cluster.patch_node("gpu-0", shut)
-            waiting = cluster.create_pod(pod(f"waiting-{number}", 8, nodeSelector=wanted))
+            waiting = cluster.create_pod(wants(f"waiting-{number}", 8, "H100", nodeSelector=selector))
             wait_event(cluster, name_of(waiting), "0/2 nodes are available")
             cluster.patch_node("gpu-0", opened)
             assert cluster.wait_bound([waiting], 15) == {name_of(waiting): "gpu-0"}
             cluster.delete_pod(waiting)
             wait_for(lambda: not cluster.pods(), "it has gone")
+
+
+def test_nodes_labelled_at_this_moment_take_the_pods_that_wait_for_them(plane, cluster, tmp_path):
+    cluster.create_nodes([gfd_node(f"gpu-{n}") for n in range(6)])
+    names = [name_of(node) for node in cluster.nodes()]
+    with running(plane, cluster, tmp_path) as (extender, _):
+        waiting = cluster.create_pods([wants(f"waiting-{n}", 8, "A100") for n in range(3)])
+        for one in waiting:
+            wait_event(cluster, name_of(one), "0/6 nodes are available")
+        cluster.api.many(lambda name: cluster.patch_node(name, labelled(A100)), names)
+        fresh = cluster.create_pods([wants(f"fresh-{n}", 8, "A100") for n in range(3)])
+        where = cluster.wait_bound([*waiting, *fresh], 15)
+        assert sorted(where.values()) == names
+        assert extender.metric("refusal_waits_total") > 0
 
 
 def test_a_pod_deleted_before_it_is_bound_keeps_no_place(plane, cluster, tmp_path):

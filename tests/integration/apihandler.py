@@ -58,6 +58,7 @@ class World:
     expire_second_page: int = 0
     bind_outcome: str = "answer"
     closing: bool = False
+    token: str = TOKEN
     open_watches: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
 
@@ -134,7 +135,8 @@ class Handler(BaseHTTPRequestHandler):
                 refusal.times -= 1
                 if refusal.times <= 0:
                     del self.world.refusals[request.verb, request.kind]
-        if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+        scheme, _, token = self.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or token != self.world.token:
             self._answer(401, _status(401, "Unauthorized"))
             return True
         if refusal is not None:

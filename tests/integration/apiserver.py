@@ -7,24 +7,41 @@ hang, lines in pieces, slow pages. What is right about a real cluster is tested 
 from __future__ import annotations
 
 import json
+import ssl
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from http.server import ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
 from tests.integration.apihandler import TOKEN, Handler, Refusal, Request, World, put, tell
 
+TLS: Final = Path(__file__).parent / "tls"
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of connections that break or whose handshake fails."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
 
 class ApiServer:
     """The stand-in: `put` and `delete` are what a cluster's users do, the other methods are what goes wrong."""
 
-    def __init__(self) -> None:
+    def __init__(self, certificate: str = "") -> None:
+        """Speak plain HTTP, or TLS with a certificate (and its key) of tests/integration/tls."""
         self.world = World()
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), type("OurHandler", (Handler,), {"world": self.world}))
+        self._http = _Server(("127.0.0.1", 0), type("OurHandler", (Handler,), {"world": self.world}))
+        self._scheme = "https" if certificate else "http"
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(TLS / certificate)
+            self._http.socket = context.wrap_socket(self._http.socket, server_side=True, do_handshake_on_connect=False)
         self._http.daemon_threads = True
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
 
@@ -41,12 +58,35 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_address[1]}"
+        return f"{self._scheme}://127.0.0.1:{self.port}"
 
-    def kubeconfig(self, folder: Path, *, token: str = TOKEN, server: str = "") -> Path:
-        """Write a kubeconfig with two contexts: `good` (the current one) and `other`."""
-        users = [{"name": "us", "user": {"token": token}}]
-        clusters = [{"name": "here", "cluster": {"server": server or self.url}}]
+    @property
+    def port(self) -> int:
+        return self._http.server_port
+
+    def kubeconfig(
+        self,
+        folder: Path,
+        *,
+        token: str = TOKEN,
+        server: str = "",
+        ca: str = "",
+        user: Mapping[str, Any] | None = None,
+        **cluster: object,
+    ) -> Path:
+        """Write a kubeconfig with two contexts: `good` (the current one) and `other`.
+
+        `ca` is a file of tests/integration/tls, `user` other credentials than `token`, `cluster` more of that section,
+        with `_` for `-`.
+        """
+        users = [{"name": "us", "user": {"token": token} if user is None else dict(user)}]
+        where: dict[str, object] = {
+            "server": server or self.url,
+            **{key.replace("_", "-"): value for key, value in cluster.items()},
+        }
+        if ca:
+            where["certificate-authority"] = str(TLS / ca)
+        clusters = [{"name": "here", "cluster": where}]
         contexts = [{"name": name, "context": {"cluster": "here", "user": "us"}} for name in ("good", "other")]
         path = folder / "kubeconfig"
         path.write_text(

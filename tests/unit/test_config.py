@@ -82,6 +82,23 @@ def test_environment_beats_the_file_and_flags_beat_both(load):
     assert config.logging.level == "warning"
 
 
+def test_what_kubernetes_says_of_a_service_of_our_name_is_no_setting(load):
+    link = {
+        "SERVICE_HOST": "10.0.0.7",
+        "SERVICE_PORT": "8888",
+        "SERVICE_PORT_METRICS": "8889",
+        "PORT": "tcp://10.0.0.7",
+    }
+    link |= {
+        "PORT_8888_TCP": "tcp://10.0.0.7:8888",
+        "PORT_8888_TCP_ADDR": "10.0.0.7",
+        "METRICS_SERVICE_HOST": "10.0.0.8",
+    }
+    assert load(env={f"GPU_EXTENDER_{name}": value for name, value in link.items()}) == load()
+    with pytest.raises(ConfigError, match="GPU_EXTENDER_SERVER__PORT: unknown variable"):
+        load(env={"GPU_EXTENDER_SERVER__PORT": "1"})
+
+
 def test_an_alias_stands_for_what_it_names(load):
     assert load("gpus: {resources: &a [x/y], shared_resources: *a}").gpus.shared_resources == ("x/y",)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import logging
+import threading
 import time
 
 import pytest
@@ -26,14 +27,15 @@ HELD = [pod("h1").gpus(5).on("a"), pod("h2").gpus(8).on("d")]
 class Setup:
     """A service over a small cluster."""
 
-    def __init__(self, policy=None, *, bind=False):
+    def __init__(self, policy=None, *, bind=False, refusal_wait_seconds=0.0):
         self.cache = Cache(tentative_seconds=60)
         self.cache.relist([n.build() for n in NODES], [p.build() for p in HELD])
         self.metrics = Metrics()
         binder = EmbeddedBinder(self.cache) if bind else None
         settings = VerbSettings(policy or BestFit())
+        reader = Reader(GpuRules.default(), lambda _: None)
         self.service = VerbService(
-            self.cache, Reader(GpuRules.default(), lambda _: None), settings, self.metrics, binder
+            self.cache, reader, settings, self.metrics, binder, refusal_wait_seconds=refusal_wait_seconds
         )
 
     def ask(self, verb, value, *, finish=True):
@@ -213,6 +215,29 @@ def test_a_held_node_is_a_reason_and_an_error_once_nothing_else_is_left():
     assert setup.ask("filter", body("waits", 4))[1]["NodeNames"] == ["bb"], "it is held for this pod"
     setup.cache.update_pod(pod("waits").gpus(4).on("bb").build())
     assert "held" not in str(setup.ask("filter", body("small", names=["bb", "d"]))[1])
+
+
+def test_a_node_that_changes_while_it_is_asked_about_is_seen(monkeypatch):
+    setup = Setup(refusal_wait_seconds=30)
+    asked = threading.Event()
+    wait = setup.cache.wait
+
+    def waited(view, seconds):
+        asked.set()
+        return wait(view, seconds)
+
+    monkeypatch.setattr(setup.cache, "wait", waited)
+
+    def label():
+        asked.wait()
+        setup.cache.update_node(node("ccc").gpus(2, H100).build())
+
+    labeller = threading.Thread(target=label)
+    labeller.start()
+    wish = {"annotations": {"gpu-extender.io/types": "H100"}}
+    assert setup.ask("filter", body("p", names=("ccc",), **wish))[1]["NodeNames"] == ["ccc"]
+    labeller.join()
+    assert setup.count("refusal_waits_total", result="changed") == 1
 
 
 def test_a_hold_runs_out_by_itself():

@@ -131,6 +131,23 @@ def test_what_kube_scheduler_has_judged_otherwise_is_an_error_once_nothing_is_le
     assert told(others_left, filter_candidates(view(cordoned, FULL), others_left, SCHEDULER))[0] == ["free"]
 
 
+@pytest.mark.parametrize(
+    ("names", "settings", "unsure"),
+    [
+        (["k80"], SCHEDULER, True),
+        (["tainted"], SCHEDULER, True),
+        (["new"], SCHEDULER, True),
+        (["full"], OWN, True),
+        (["free", "k80", "new"], SCHEDULER, False),
+        ([], SCHEDULER, False),
+    ],
+)
+def test_only_an_answer_without_a_node_may_be_changed_by_news(names, settings, unsure):
+    question = asked(pod("p").gpus(1).types("H100").build(), *names)
+    assert filter_candidates(view(MIXED, FULL), question, settings).unsure is unsure
+    assert not filter_candidates(Cache(tentative_seconds=10).view, question, settings).unsure, "not synced"
+
+
 def test_before_the_first_lists_are_in_nothing_is_known():
     question = asked(pod("p").gpus(1).build(), "free")
     empty = Cache(tentative_seconds=10).view
