@@ -20,7 +20,7 @@ DEV := $(VENV)/.dev-installed
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .PHONY: help venv demo demo-live run test controlplane e2e e2e-full check format lock docs
-.PHONY: bench bench-throughput bench-quality bench-planner clean
+.PHONY: bench bench-throughput bench-start bench-quality bench-planner clean
 
 
 help: ## list the targets
@@ -70,6 +70,9 @@ bench: $(DEV) ## measure latency and throughput
 
 bench-throughput: controlplane ## measure pods per second of the real kube-scheduler with and without us
 	$(PY) -m benchmarks.scheduler_throughput $(ARGS)
+
+bench-start: controlplane ## measure seconds and memory from start to ready with 50,000 pods
+	$(PY) -m benchmarks.start_to_ready $(ARGS)
 
 bench-quality: $(DEV) ## measure packing quality against every other policy
 	$(PY) -m benchmarks.quality $(ARGS)

@@ -109,6 +109,14 @@ class GpuRules:
 
     def request(self, requests: Mapping[str, int]) -> GpuRequest:
         """Return the GPU side of a pod's effective requests, without the wishes of its annotations."""
+        return self._request_of(tuple(requests.items()))
+
+    @cached_property
+    def _request_of(self) -> Callable[[tuple[tuple[str, int], ...]], GpuRequest]:
+        # Pods of a kind ask for the same, and share the answer.
+        return lru_cache(maxsize=4096)(lambda items: self._asked(dict(items)))
+
+    def _asked(self, requests: Mapping[str, int]) -> GpuRequest:
         kinds = {name: kind for name in requests if (kind := self.kind(name)) is not None}
         if not kinds:
             return GpuRequest()

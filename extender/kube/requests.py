@@ -12,6 +12,7 @@ looked at: `status.containerStatuses[].resources` of a pod that is being resized
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from extender.kube.raw import RawContainer, RawPodSpec, RawResources
@@ -22,6 +23,8 @@ Say = Callable[[str], None]
 
 _HUGEPAGES: Final = "hugepages-"
 _ALWAYS: Final = "Always"
+# Longer texts are no amounts, and not worth remembering.
+_USUAL_LENGTH: Final = 32
 
 
 def amounts(raw: Mapping[str, Any] | None, field: str, say: Say) -> dict[str, int]:
@@ -30,24 +33,31 @@ def amounts(raw: Mapping[str, Any] | None, field: str, say: Say) -> dict[str, in
     What cannot be read, and what is below zero, is said with its field and counted as 0; so is a part of a unit that
     comes in whole ones (any with a domain in its name), which is counted as one.
     """
-    return {name: _amount(name, value, field, say) for name, value in raw.items()} if raw else {}
+    found = {}
+    for name, value in raw.items() if raw else ():
+        short = isinstance(value, str) and len(value) <= _USUAL_LENGTH
+        found[name], remark = _usual(name, value) if short else _judged(name, value)
+        if remark:
+            say(f"{field}[{name:.80}]: {remark}")
+    return found
 
 
-def _amount(name: str, value: object, field: str, say: Say) -> int:
-    where = f"{field}[{name:.80}]"
+def _judged(name: str, value: object) -> tuple[int, str]:
+    """Return an amount and what has to be said about it, "" for nothing."""
     try:
         amount = parse_quantity(value, scale=scale_of(name))
         whole = "/" not in name or is_whole(value)
     except QuantityError as error:
-        say(f"{where}: {error}; counted as 0")
-        return 0
+        return 0, f"{error}; counted as 0"
     if amount < 0:
-        say(f"{where}: {value!r:.40} is negative; counted as 0")
-        return 0
-    if not whole:
-        # The API server takes none: an extended resource is handed out in whole units (ValidateResourceQuantityValue).
-        say(f"{where}: {value!r:.40} is no whole number; counted as {amount}")
-    return amount
+        return 0, f"{value!r:.40} is negative; counted as 0"
+    # The API server takes no part: an extended resource is handed out in whole units (ValidateResourceQuantityValue).
+    return amount, "" if whole else f"{value!r:.40} is no whole number; counted as {amount}"
+
+
+@lru_cache(maxsize=4096)  # the pods of a cluster ask for few different amounts
+def _usual(name: str, value: str) -> tuple[int, str]:
+    return _judged(name, value)
 
 
 def effective_requests(spec: RawPodSpec, say: Say) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks import scheduler_throughput
+from benchmarks import scheduler_throughput, start_to_ready
 from benchmarks.schedulerrun import FLOOR, NAMES, NODES, NONE, Bench, Variant
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -28,3 +28,16 @@ def test_the_scheduler_is_timed_with_every_extender(bench):
     rows = list(scheduler_throughput.summarise(scheduler_throughput.Size(30, PODS, PODS), [runs]))
     assert [row["ratio"] for row in rows if row["variant"] == NONE] == [1.0]
     assert all(f"| 30 | {name} |" in scheduler_throughput.table(rows) for name in (NONE, NAMES, NODES, FLOOR))
+
+
+def test_the_start_is_told_apart_from_the_bare_lists(plane, cluster):
+    bench = start_to_ready.Bench(plane, 20, 600)
+    round_ = bench.download(), bench.start()
+    bare, start = round_
+    # 20 nodes of 15 KB and 600 pods of 7 KB, in two pages.
+    assert 4 < bare.megabytes < 6
+    assert 0 < start.listening < start.ready
+    assert 30 < start.megabytes <= start.most_megabytes
+    row = start_to_ready.summarise(20, 600, [round_])
+    assert row["ours_seconds"] == pytest.approx(start.ready - bare.seconds, abs=0.01)
+    assert "| memory once ready |" in start_to_ready.table(row)
