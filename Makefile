@@ -19,7 +19,7 @@ DEV := $(VENV)/.dev-installed
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help venv demo run test controlplane e2e e2e-full check format lock docs bench bench-quality clean
+.PHONY: help venv demo run test controlplane e2e e2e-full check format lock docs bench bench-quality bench-openb clean
 
 
 help: ## list the targets
@@ -66,6 +66,9 @@ bench: $(DEV) ## measure latency and throughput
 
 bench-quality: $(DEV) ## measure packing quality against every other policy
 	$(PY) -m benchmarks.quality $(ARGS)
+
+bench-openb: $(DEV) ## measure packing quality on the trace openb: make bench-openb ARGS="--data FOLDER"
+	$(PY) -m benchmarks.openb_quality $(ARGS)
 
 # Keeps the pins that still fit; `make lock ARGS=--upgrade` moves all of them to the newest.
 LOCK = $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
