@@ -131,8 +131,16 @@ def test_a_path_may_come_as_path_or_text(load):
 
 
 def test_foreign_and_reserved_variables_are_left_alone(load):
-    env = {"HOME": "/root", "GPU_EXTENDER_CI": "1", "GPU_EXTENDER_CONFIG": "/etc/x.yaml"}
-    assert load(env=env) == Config()
+    assert load(env={"HOME": "/root", "GPU_EXTENDER_CI": "1", "GPU_EXTENDER_CLUSTER": "x"}) == Config()
+
+
+def test_the_environment_may_name_the_file_and_a_path_given_comes_first(load, tmp_path):
+    named = tmp_path / "named.yaml"
+    named.write_text("server: {threads: 3}\n", encoding="utf-8")
+    env = {"GPU_EXTENDER_CONFIG": str(named)}
+    assert load(env=env).server.threads == 3
+    assert load("server: {threads: 5}\n", env=env).server.threads == 5
+    assert load(env={"GPU_EXTENDER_CONFIG": ""}) == Config()
 
 
 def test_all_faults_of_all_sources_are_reported_at_once(faults):
