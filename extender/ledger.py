@@ -16,8 +16,8 @@ from extender.packing.snapshot import Snapshot
 from extender.packing.table import IntMatrix, NodeTable, frozen
 from extender.packing.types import PodInfo
 
-# What Snapshot remembers of table and mix alone.
-_OF_THE_MIX: Final = frozenset({"fit share", "cpu ratio"})
+# What a Snapshot remembers of nodes and pods alone.
+_OF_THE_PODS: Final = frozenset({"free by model", "sizes"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def with_booked(snapshot: Snapshot, booked: IntMatrix | None) -> Snapshot:
     fresh = snapshot.with_booked(booked)
     known, told = vars(snapshot), vars(fresh)
     told.update((name, known[name]) for name in ("free", "nominated") if name in known)
-    told["_memo"].update(entry for entry in known["_memo"].items() if entry[0][0] in _OF_THE_MIX)
+    told["_memo"].update(entry for entry in known["_memo"].items() if entry[0][0] in _OF_THE_PODS)
     return fresh
 
 

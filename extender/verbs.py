@@ -17,6 +17,7 @@ from extender.cache import View
 from extender.packing.fit import NOT_KNOWN, Cause, Reason, Verdicts, filter_nodes, fitting, has_room, static_verdicts
 from extender.packing.framework import MAX_SCORE, Policy, Rows, Scores, best_row, run_score
 from extender.packing.holds import HELD
+from extender.packing.resources import PODS, minus
 from extender.packing.snapshot import Snapshot
 from extender.packing.table import Codes, NodeTable
 from extender.packing.types import PodInfo
@@ -181,9 +182,7 @@ def prioritize_candidates(
     if not len(candidates):
         return nothing
     snapshot = view.for_scoring(pod.uid)
-    if snapshot.booked is not None:
-        still_free = candidates[has_room(snapshot.table, snapshot.free_for_score, pod, candidates)]
-        candidates = still_free if len(still_free) else candidates
+    candidates = _not_booked(snapshot, pod, candidates)
     if not ranked:
         return _only(best_row(settings.policy, snapshot, pod, candidates), snapshot.table, len(rows))
     by_row = np.zeros(len(snapshot) + 1, dtype=np.int64)  # UNKNOWN_ROW reads the last entry
@@ -201,6 +200,18 @@ def _only(row: int | None, table: NodeTable, candidates: int) -> PrioritizeAnswe
     scores = np.full(len(rows), MAX_SCORE, dtype=np.int64)
     best = None if row is None else table.names[row]
     return PrioritizeAnswer(scores, rows, table, best, left_out=candidates - len(rows))
+
+
+def _not_booked(snapshot: Snapshot, pod: PodInfo, rows: Rows) -> Rows:
+    """Return the rows that have room once bookings count; all of them where none has."""
+    if snapshot.booked is None:
+        return rows
+    # Every booking takes a place among the pods: only where one is taken can it be short.
+    at = np.flatnonzero(snapshot.booked[snapshot.table.axis.index[PODS]].take(rows))
+    left = minus(snapshot.free[:, rows[at]], snapshot.booked[:, rows[at]])
+    has = np.ones(len(rows), dtype=np.bool_)
+    has[at] = has_room(snapshot.table, left, pod, np.arange(len(at)))
+    return rows[has] if has.any() else rows
 
 
 def _distinct(rows: Rows, size: int) -> Rows:

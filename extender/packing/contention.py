@@ -19,10 +19,10 @@ import numpy.typing as npt
 
 from extender.packing.fit import static_verdicts
 from extender.packing.memory import ByIdentity
-from extender.packing.mix import PodClass
+from extender.packing.mix import DemandMix, PodClass
 from extender.packing.resources import CPU, MEMORY
 from extender.packing.snapshot import Snapshot
-from extender.packing.table import Codes, NodeTable, frozen
+from extender.packing.table import Codes, IntVector, NodeTable, Rows, frozen
 
 Floats = npt.NDArray[np.float64]
 
@@ -31,7 +31,7 @@ BoolMatrix = npt.NDArray[np.bool_]
 _ROUNDS: Final = 24
 _STEP: Final = 0.8
 _TRIFLE: Final = 1e-9
-_LEAST: Final = float(np.finfo(np.float64).tiny)
+_KEY_BYTES: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,11 @@ class ModelGroups:
     labels: tuple[str | None, ...]
     of_row: Codes
 
-    def totals(self, amounts: npt.NDArray[np.int64]) -> Floats:
-        """Sum an amount per row over the rows of each group."""
-        member = self.of_row >= 0
-        return np.bincount(self.of_row[member], weights=amounts[member], minlength=len(self.labels)).astype(np.float64)
+    def totals(self, amounts: IntVector, rows: Rows | None = None) -> Floats:
+        """Sum an amount per row over the rows of each group; ``rows`` are those that the amounts are of, if not all."""
+        groups = self.of_row if rows is None else self.of_row[rows]
+        member = groups >= 0
+        return np.bincount(groups[member], weights=amounts[member], minlength=len(self.labels)).astype(np.float64)
 
 
 def model_groups(table: NodeTable, resource: str) -> ModelGroups:
@@ -79,7 +80,13 @@ class ModelList(NamedTuple):
 
 
 def model_list(table: NodeTable, pods: PodClass) -> ModelList:
-    """Return the models a class may use."""
+    """Return the models a class may use; remembered per table while there is room."""
+    return table.answers.recall(
+        ("models", pods), lambda: _model_list(table, pods), lambda _: _KEY_BYTES + pods.constraints.size_bytes
+    )
+
+
+def _model_list(table: NodeTable, pods: PodClass) -> ModelList:
     groups = model_groups(table, pods.gpu.resource)
     named = static_verdicts(table, pods.constraints, pods.gpu).fits & (groups.of_row >= 0)
     fits = named.copy()
@@ -120,31 +127,57 @@ def contention(snapshot: Snapshot, resource: str) -> Contention:
 
 def _contention(snapshot: Snapshot, resource: str) -> Contention:
     groups = model_groups(snapshot.table, resource)
-    # kube-scheduler may know of a resource before we do: then there is no row of it, and nothing is contended.
+    table, mix = snapshot.table, snapshot.mix
+    free = _free(snapshot, resource, groups)
+    demand = mix.remember(table, "demand", resource, lambda: Demand.of(table, mix, resource))
+    total = demand.untyped + demand.typed
+    flows = spread(demand.accepted, total * (free.sum() / max(1.0, total.sum())), free)
+    guarded = flows * (demand.typed / np.maximum(total, 1.0))[:, None]
+    return Contention(groups, free, dict(zip(demand.lists, guarded, strict=True)), guarded.sum(axis=0))
+
+
+def _free(snapshot: Snapshot, resource: str, groups: ModelGroups) -> Floats:
+    """Return float [group]: free GPUs on open nodes, less what the tentative ledger has booked."""
+    is_open = snapshot.table.open
+    unbooked = snapshot.remember("free by model", resource, lambda: groups.totals(snapshot.free_of(resource) * is_open))
     at = snapshot.table.axis.index.get(resource)
-    seen = np.zeros(len(snapshot), dtype=np.int64) if at is None else np.maximum(snapshot.free_for_score[at], 0)
-    free = groups.totals(seen * snapshot.table.open)
-    demand = _demand(snapshot, resource)
-    lists = sorted(key for key in demand if any(key))
-    accepted = np.frombuffer(b"".join(lists), dtype=np.bool_).reshape(len(lists), len(groups.labels))
-    untyped, typed = np.array([demand[key] for key in lists], dtype=np.float64).reshape(-1, 2).T
-    total = untyped + typed
-    flows = spread(accepted, total * (free.sum() / max(1.0, total.sum())), free)
-    guarded = flows * (typed / np.maximum(total, 1.0))[:, None]
-    return Contention(groups, free, dict(zip(lists, guarded, strict=True)), guarded.sum(axis=0))
+    if snapshot.booked is None or at is None:
+        return unbooked
+    rows = np.flatnonzero(snapshot.booked[at])
+    booked = np.maximum(snapshot.free[at, rows], 0) - snapshot.free_for_score_of(resource, rows)
+    return np.maximum(unbooked - groups.totals(booked * is_open[rows], rows), 0.0)
 
 
-def _demand(snapshot: Snapshot, resource: str) -> Mapping[bytes, list[int]]:
-    """Return accepted models -> [untyped GPUs, typed GPUs] that the mix asks for."""
-    demand: dict[bytes, list[int]] = defaultdict(lambda: [0, 0])
-    # By identity, as in expected.shapes_of.
-    known: ByIdentity[PodClass, ModelList] = snapshot.table.remember("model lists", resource, ByIdentity)
-    for pods, count in snapshot.mix.counts.items():
-        if pods.gpu.whole and pods.gpu.resource == resource:
-            accepted, typed = known.recall(pods, lambda pods: model_list(snapshot.table, pods))
-            demand[accepted][typed] += count * pods.gpu.count
-    known.trim(len(snapshot.mix.counts))
-    return demand
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What the mix asks of one resource, by the list of models that pods accept.
+
+    Attributes:
+        lists: accepted models as bytes, sorted; those that no model satisfies are left out.
+        accepted: bool [list, group].
+        untyped, typed: float [list], GPUs.
+    """
+
+    lists: tuple[bytes, ...]
+    accepted: BoolMatrix
+    untyped: Floats
+    typed: Floats
+
+    @classmethod
+    def of(cls, table: NodeTable, mix: DemandMix, resource: str) -> Demand:
+        """Add up the classes of the mix."""
+        found: dict[bytes, list[int]] = defaultdict(lambda: [0, 0])
+        # By identity, as in expected.shaped_classes.
+        known: ByIdentity[PodClass, ModelList] = table.remember("model lists", resource, ByIdentity)
+        for pods, count in mix.counts.items():
+            if pods.gpu.whole and pods.gpu.resource == resource:
+                models = known.recall(pods, lambda pods: model_list(table, pods))
+                found[models.accepted][models.typed] += count * pods.gpu.count
+        known.trim(len(mix.counts))
+        lists = tuple(sorted(key for key in found if any(key)))
+        accepted = np.frombuffer(b"".join(lists), dtype=np.bool_)
+        untyped, typed = np.array([found[key] for key in lists], dtype=np.float64).reshape(-1, 2).T
+        return cls(lists, accepted.reshape(len(lists), len(model_groups(table, resource).labels)), untyped, typed)
 
 
 def spread(accepted: BoolMatrix, demand: Floats, free: Floats) -> Floats:
@@ -163,13 +196,12 @@ def spread(accepted: BoolMatrix, demand: Floats, free: Floats) -> Floats:
         float [list, group], rows summing to ``demand``.
     """
     width = np.maximum(free, _TRIFLE)
-    flows = _scaled(accepted.astype(np.float64) * width, demand)
+    flows: Floats = accepted.astype(np.float64) * width
+    if not demand.any():
+        return flows * 0.0  # nothing is free to be spread over
+    # `add.reduce` is `sum` without what that costs on arrays of a few numbers.
+    flows *= (demand / np.add.reduce(flows, axis=1))[:, None]
     for _ in range(_ROUNDS if len(demand) > 1 else 0):
-        flows = _scaled(flows * np.maximum(flows.sum(axis=0) / width, _TRIFLE) ** -_STEP, demand)
+        flows *= np.maximum(np.add.reduce(flows, axis=0) / width, _TRIFLE) ** -_STEP
+        flows *= (demand / np.add.reduce(flows, axis=1))[:, None]
     return flows
-
-
-def _scaled(flows: Floats, demand: Floats) -> Floats:
-    """Return flows whose rows sum to the demand. It is 0 while nothing is free: then so are they."""
-    scaled: Floats = flows * (demand / np.maximum(flows.sum(axis=1), _LEAST))[:, None]
-    return scaled

@@ -167,12 +167,13 @@ class FitShare:
         Then job sizes 1, 2, 4, ... up to the largest node are taken as equally likely, with no CPU or memory: nodes
         with odd rests are filled before whole ones are broken.
         """
-        return snapshot.remember("fit share", (resource, weight), lambda: cls._of(snapshot, resource, weight))
+        table, mix = snapshot.table, snapshot.mix
+        return mix.remember(table, "fit share", (resource, weight), lambda: cls._of(table, mix, resource, weight))
 
     @classmethod
-    def _of(cls, snapshot: Snapshot, resource: str, weight: Weight) -> FitShare:
-        kinds = NodeKinds.of(snapshot.table, resource)
-        shapes = _weighted(shapes_of(snapshot.table, kinds, snapshot.mix), kinds.largest, weight)
+    def _of(cls, table: NodeTable, mix: DemandMix, resource: str, weight: Weight) -> FitShare:
+        kinds = NodeKinds.of(table, resource)
+        shapes = _weighted(shapes_of(table, kinds, mix), kinds.largest, weight)
         return cls.build(kinds, shapes if any(kinds.usable(s) for s, _ in shapes) else _prior(kinds))
 
     @classmethod
@@ -190,8 +191,8 @@ class FitShare:
         demand = _Demand.of(kinds, shapes)
         gpus = _Axis.of(demand.gpus, _MAX_GPU_EDGES)
         cpu, memory = _Axis.of(demand.cpu_milli, edges), _Axis.of(demand.memory_bytes, edges)
-        by_cpu = demand.cumulated(gpus, cpu, demand.cpu_milli)
-        by_memory = demand.cumulated(gpus, memory, demand.memory_bytes)
+        by_cpu = demand.cumulated(gpus, cpu, demand.cpu_milli).ravel()
+        by_memory = demand.cumulated(gpus, memory, demand.memory_bytes).ravel()
         return cls(kinds, max(total, 1.0), gpus, cpu, memory, by_cpu, by_memory)
 
     @property
@@ -210,9 +211,12 @@ class FitShare:
         return free * (self.total - self._weight(kinds, gpus, cpu_milli, memory_bytes)) / self.total
 
     def _weight(self, kinds: Amounts, gpus: Amounts, cpu_milli: Amounts, memory_bytes: Amounts) -> Floats:
-        at = self._gpus.of_amount(gpus)
-        by_cpu = self._by_cpu[kinds, at, self._cpu.of_amount(cpu_milli)]
-        return np.asarray(np.minimum(by_cpu, self._by_memory[kinds, at, self._memory.of_amount(memory_bytes)]))
+        # One index into [kind + 1, GPU bucket, other bucket] takes half the time of three. Kind -1 counts from the end.
+        at = np.asarray(kinds) * np.intp(len(self._gpus)) + self._gpus.of_amount(gpus)
+        by_cpu = self._by_cpu.take(at * len(self._cpu) + self._cpu.of_amount(cpu_milli))
+        return np.asarray(
+            np.minimum(by_cpu, self._by_memory.take(at * len(self._memory) + self._memory.of_amount(memory_bytes)))
+        )
 
 
 def _weighted(shapes: Shapes, largest: int, weight: Weight) -> Shapes:

@@ -15,17 +15,14 @@ from enum import IntEnum
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from extender.packing.gpu import GpuRequest, Match
 from extender.packing.labels import Labels
 from extender.packing.resources import PODS, minus
 from extender.packing.selectors import UNSCHEDULABLE_TAINT, NodeConstraints, TolerationSet
 from extender.packing.snapshot import Snapshot, held_by
-from extender.packing.table import BoolVector, Codes, IntMatrix, IntVector, NodeTable, frozen
+from extender.packing.table import BoolVector, Codes, IntMatrix, IntVector, NodeTable, Rows, frozen
 from extender.packing.types import PodInfo
-
-Rows = npt.NDArray[np.intp]
 
 # kube-scheduler's wording: plugins/{nodeunschedulable,tainttoleration,nodeaffinity}, noderesources/fit.go.
 UNSCHEDULABLE: Final = "node(s) were unschedulable"

@@ -2,21 +2,25 @@
 
 What scoring expects to come is read off both.
 
-A value like the Snapshot that carries it: ``moved`` returns a new mix. Nothing is cut off: a shape that
-makes up 1 % of the pods may be the one that needs whole nodes (docs/background.md, "Packing": FGD's 95 % cut).
+A value like the Snapshot that carries it: ``moved`` returns a new mix, or the same when a pod merely gets its node.
+Nothing is cut off: a shape that makes up 1 % of the pods may be the one that needs whole nodes (docs/background.md,
+"Packing": FGD's 95 % cut).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from extender.packing.gpu import GpuRequest
 from extender.packing.resources import CPU, MEMORY
 from extender.packing.selectors import NO_CONSTRAINTS, NodeConstraints
+from extender.packing.table import NodeTable
 from extender.packing.types import PodInfo
+
+T = TypeVar("T")
 
 # Turnover forgets half of what it has seen after so large a share of the cluster's GPUs has started or ended.
 _HALF_LIFE_SHARE: Final = 0.125
@@ -44,24 +48,37 @@ class DemandMix:
     """How many pods of each class wait or run."""
 
     counts: Mapping[PodClass, int] = field(default_factory=dict)
+    _memo: dict[tuple[str, object], tuple[NodeTable, object]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @classmethod
     def of(cls, pods: Iterable[PodInfo]) -> DemandMix:
         """Count pods; gated ones too, they will come."""
         return cls(dict(Counter(PodClass.of(pod) for pod in pods)))
 
+    def remember(self, table: NodeTable, kind: str, key: object, make: Callable[[], T]) -> T:
+        """Return ``make()``, computed once per (kind, key) while the nodes stay: what follows from mix and table alone.
+
+        Keys must be few (resources, settings). Pods that get their node and bookings leave all of it alone.
+        """
+        found = self._memo.get((kind, key))
+        if found is None or found[0] is not table:
+            found = self._memo[kind, key] = (table, make())
+        return found[1]  # type: ignore[return-value]
+
     def moved(self, gone: Iterable[PodInfo], come: Iterable[PodInfo]) -> DemandMix:
         """Return the mix without some of its pods and with others."""
+        # Only what is touched: hashing hundreds of classes for every pod would cost more than scoring it.
+        changes: Counter[PodClass] = Counter(PodClass.of(pod) for pod in come)
+        changes.subtract(PodClass.of(pod) for pod in gone)
         counts = dict(self.counts)
-        for pods, by in ((gone, -1), (come, 1)):
-            for pod in pods:
-                key = PodClass.of(pod)
-                # Only what is touched: hashing hundreds of classes for every pod would cost more than scoring it.
-                if (count := counts.get(key, 0) + by) != 0:
-                    counts[key] = count
-                else:
-                    del counts[key]
-        return DemandMix(counts)
+        for key, by in changes.items():
+            if by and (count := counts.get(key, 0) + by) != 0:
+                counts[key] = count
+            elif by:
+                del counts[key]
+        return DemandMix(counts) if any(changes.values()) else self
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import numpy as np
 from extender.packing.guidance import Guidance
 from extender.packing.mix import DemandMix, Turnover
 from extender.packing.resources import PODS, capped_sum, minus
-from extender.packing.table import IntMatrix, IntVector, NodeTable, frozen
+from extender.packing.table import IntMatrix, IntVector, NodeTable, Rows, frozen
 from extender.packing.types import NodeInfo, PodInfo
 
 PodTuple = tuple[PodInfo, ...]
@@ -101,6 +101,17 @@ class Snapshot:
     def free_for_score(self) -> IntMatrix:
         """Return ``free`` less what the tentative ledger has booked."""
         return self.free if self.booked is None else frozen(minus(self.free, self.booked))
+
+    def free_for_score_of(self, resource: str, rows: Rows) -> IntVector:
+        """Return int64 [row] of one resource: ``free_for_score``, never below zero; zeros when no node names it.
+
+        Only the rows asked for are worked out: the ledger changes with every pod that is scored.
+        """
+        at = self.table.axis.index.get(resource)
+        if at is None:
+            return np.zeros(len(rows), dtype=np.int64)
+        free = self.free[at].take(rows)
+        return np.maximum(free if self.booked is None else minus(free, self.booked[at].take(rows)), 0)
 
     def free_of(self, resource: str) -> IntVector:
         """Return int64 [node] of one resource, never below zero; zeros when no node names it."""

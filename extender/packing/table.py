@@ -24,6 +24,7 @@ IntVector = npt.NDArray[np.int64]
 IntMatrix = npt.NDArray[np.int64]
 BoolVector = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.int32]
+Rows = npt.NDArray[np.intp]
 T = TypeVar("T")
 
 _ROOM_BYTES = 2**26

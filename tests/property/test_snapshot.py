@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from extender.packing.snapshot import Snapshot
 from tests.builders import node, pod
-from tests.strategies import NODE_NAMES, nodes, pods
+from tests.strategies import NODE_NAMES, nodes, pods, snapshot_of, worlds
 
 UIDS = tuple(f"u{i}" for i in range(6))
 
@@ -134,3 +134,31 @@ def test_bookings_lower_what_scores_see_and_nothing_else():
     seen = snapshot.with_booked(booked)
     # 8 allocatable, 2 held, 4 booked
     assert (seen.free[at, 0], seen.free_for_score[at, 0], snapshot.free_for_score[at, 0]) == (6, 2, 6)
+
+
+@given(world=worlds())
+def test_what_a_score_reads_of_some_rows_is_what_all_rows_say(world):
+    snapshot = snapshot_of(world)
+    rows = np.arange(len(snapshot))[::-1]
+    for resource, at in snapshot.table.axis.index.items():
+        expected = np.maximum(snapshot.free_for_score[at, rows], 0)
+        assert snapshot.free_for_score_of(resource, rows).tolist() == expected.tolist()
+    assert snapshot.free_for_score_of("example.com/none", rows).tolist() == [0] * len(rows)
+
+
+def test_what_follows_from_the_mix_outlives_a_binding_and_a_booking_but_no_change_of_the_mix():
+    waits = pod("p").gpus(1).build()
+    snapshot = Snapshot.of([node("n1").gpus(8).build()], [waits])
+
+    def answer(of, value):
+        return of.mix.remember(of.table, "answer", None, lambda: value)
+
+    assert answer(snapshot, 1) == 1
+    bound = snapshot.without_pod(waits).with_pod(pod("p").gpus(1).on("n1").build())
+    at_once = snapshot.with_changes(gone=[waits], come=[pod("p").gpus(1).on("n1").build()])
+    assert at_once.mix is snapshot.mix
+    assert bound.mix == snapshot.mix
+    assert answer(at_once, 2) == 1
+    assert answer(at_once.with_booked(np.zeros_like(snapshot.used)), 2) == 1
+    assert answer(snapshot.with_node(node("n2").build()), 2) == 2
+    assert answer(snapshot.with_pod(pod("q").gpus(2).build()), 3) == 3

@@ -1,6 +1,6 @@
 """What policies read of a Snapshot: free and offered amounts per candidate row, as floats for arithmetic on utilities.
 
-Free is ``free_for_score``, so what the tentative ledger has booked is gone; below zero counts as zero.
+Free is ``free_for_score_of``, so what the tentative ledger has booked is gone; below zero counts as zero.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from extender.packing.types import PodInfo
 
 def free(snapshot: Snapshot, resource: str, rows: Rows) -> IntVector:
     """Return int64 [row]: what is free of a resource; zeros when no node names it."""
-    at = snapshot.table.axis.index.get(resource)
-    return np.zeros(len(rows), dtype=np.int64) if at is None else np.maximum(snapshot.free_for_score[at, rows], 0)
+    return snapshot.free_for_score_of(resource, rows)
 
 
 def allocatable(snapshot: Snapshot, resource: str, rows: Rows) -> IntVector:

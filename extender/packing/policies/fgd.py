@@ -20,9 +20,11 @@ import numpy as np
 from extender.packing.expected import FitShare, shapes_of
 from extender.packing.framework import Rows, Utilities
 from extender.packing.kinds import NodeKinds, Shape
+from extender.packing.mix import DemandMix
 from extender.packing.policies import columns
 from extender.packing.resources import CPU
 from extender.packing.snapshot import Snapshot
+from extender.packing.table import NodeTable
 from extender.packing.types import PodInfo
 
 PodKey = tuple[str, Shape]
@@ -44,7 +46,8 @@ class Fgd:
 
     def score(self, snapshot: Snapshot, pod: PodInfo, rows: Rows) -> Utilities:
         """Return the (squeezed) gradient of F at each row; summed over resources where a node has several."""
-        shares = snapshot.remember("fgd", self.typical, lambda: _shares(snapshot, self.typical))
+        table, mix = snapshot.table, snapshot.mix
+        shares = mix.remember(table, "fgd", self.typical, lambda: _shares(table, mix, self.typical))
         gradient = columns.equal(rows)
         cpu, cpu_after = columns.free(snapshot, CPU, rows), columns.cpu_after(snapshot, pod, rows)
         for resource, share in shares.items():
@@ -55,14 +58,14 @@ class Fgd:
         return gradient if self.exact else np.floor(100.0 / (1.0 + np.exp(np.minimum(-gradient, _EXP_LIMIT))))
 
 
-def _shares(snapshot: Snapshot, typical: float) -> Mapping[str, FitShare]:
+def _shares(table: NodeTable, mix: DemandMix, typical: float) -> Mapping[str, FitShare]:
     """Return for each whole GPU resource the share of the typical pods that fit; nothing while there are no pods."""
-    kinds = {name: NodeKinds.of(snapshot.table, name) for name in snapshot.table.whole_gpu_resources}
+    kinds = {name: NodeKinds.of(table, name) for name in table.whole_gpu_resources}
     pods: Counter[PodKey] = Counter()
     for name, of_resource in kinds.items():
-        for shape, count in shapes_of(snapshot.table, of_resource, snapshot.mix):
+        for shape, count in shapes_of(table, of_resource, mix):
             pods[name, shape._replace(memory_bytes=0)] += count
-    for other, count in snapshot.mix.counts.items():
+    for other, count in mix.counts.items():
         if not (other.gpu.whole and other.gpu.resource in kinds):
             pods["", Shape(0, other.cpu_milli, 0, b"")] += count
     if not pods:

@@ -17,8 +17,10 @@ from extender.packing.contention import contention, model_list
 from extender.packing.expected import FitShare
 from extender.packing.fit import fitting
 from extender.packing.framework import Rows, Utilities
+from extender.packing.kinds import NodeKinds
 from extender.packing.labels import Labels
-from extender.packing.mix import PodClass
+from extender.packing.mix import DemandMix, PodClass
+from extender.packing.policies import columns
 from extender.packing.resources import CPU, MEMORY, plus
 from extender.packing.snapshot import Snapshot
 from extender.packing.table import IntVector
@@ -52,18 +54,13 @@ class Candidates:
     @classmethod
     def of(cls, snapshot: Snapshot, pod: PodInfo, rows: Rows) -> Candidates:
         """Read the free amounts of the rows, the tentative ledger counted as held."""
-        gpus, cpu, memory = (_free(snapshot, name, rows) for name in (pod.gpu.resource, CPU, MEMORY))
+        gpus, cpu, memory = (columns.free(snapshot, name, rows) for name in (pod.gpu.resource, CPU, MEMORY))
         return cls(snapshot, pod, rows, gpus, cpu, memory)
 
     @property
     def count(self) -> int:
         """Return the GPUs asked for."""
         return self.pod.gpu.count
-
-
-def _free(snapshot: Snapshot, resource: str, rows: Rows) -> IntVector:
-    at = snapshot.table.axis.index.get(resource)
-    return np.zeros(len(rows), dtype=np.int64) if at is None else np.maximum(snapshot.free_for_score[at, rows], 0)
 
 
 def fragmentation(question: Candidates) -> Utilities:
@@ -95,29 +92,28 @@ def large_node(question: Candidates) -> Utilities:
     Small pods use large nodes last, the more so the wholer the node stays; filling one up costs nothing.
     """
     resource = question.pod.gpu.resource
-    sizes = np.where(question.snapshot.table.whole(resource), question.snapshot.allocatable_of(resource), 0)
-    largest = int(sizes.max(initial=0))
+    table = question.snapshot.table
+    largest = NodeKinds.of(table, resource).largest
     if 4 * question.count > largest:
         return np.zeros(len(question.rows))
+    is_largest = table.whole(resource)[question.rows] & (table.allocatable_of(resource)[question.rows] == largest)
     left = np.maximum(question.gpus - question.count, 0)
-    cost: Utilities = float(question.count) * (sizes[question.rows] == largest) * left / largest
+    cost: Utilities = float(question.count) * is_largest * left / largest
     return cost
 
 
 def cpu_ratio(question: Candidates) -> Utilities:
     """Return n |C/g - c/n| / r: how badly the node's CPU per free GPU suits the pod, r the largest ratio asked for."""
-    largest = question.snapshot.remember("cpu ratio", question.pod.gpu.resource, lambda: _largest_ratio(question))
+    table, mix, resource = question.snapshot.table, question.snapshot.mix, question.pod.gpu.resource
+    largest = mix.remember(table, "cpu ratio", resource, lambda: _largest_ratio(mix, resource))
     own = question.pod.requests.get(CPU, 0) / question.count
     there = np.minimum(question.cpu_milli / np.maximum(question.gpus, 1), largest)
     return question.count * np.abs(there - own) / max(largest, 1.0)
 
 
-def _largest_ratio(question: Candidates) -> float:
-    classes = question.snapshot.mix.counts
-    return max(
-        (c.cpu_milli / c.gpu.count for c in classes if c.gpu.resource == question.pod.gpu.resource and c.gpu.count),
-        default=1.0,
-    )
+def _largest_ratio(mix: DemandMix, resource: str) -> float:
+    ratios = (c.cpu_milli / c.gpu.count for c in mix.counts if c.gpu.resource == resource and c.gpu.count)
+    return max(ratios, default=1.0)
 
 
 def ladder(question: Candidates) -> Utilities:
@@ -177,7 +173,7 @@ class HoleAware:
         if not pod.gpu.count:
             return away_from_gpus(snapshot, pod, rows)
         if not pod.gpu.whole or pod.gpu.resource not in snapshot.table.axis.index:
-            return -_free(snapshot, pod.gpu.resource, rows).astype(np.float64)
+            return -columns.free(snapshot, pod.gpu.resource, rows).astype(np.float64)
         question = Candidates.of(snapshot, pod, rows)
         return -(self.cost(question) + tie(question))
 
@@ -202,7 +198,7 @@ def away_from_gpus(snapshot: Snapshot, pod: PodInfo, rows: Rows) -> Utilities:
 
     Within the first two the tightest CPU fit wins. Returns 2..3, 1..2 and 0..1 for the three.
     """
-    cores = np.maximum(_free(snapshot, CPU, rows) - pod.requests.get(CPU, 0), 0) / 1000.0
+    cores = np.maximum(columns.free(snapshot, CPU, rows) - pod.requests.get(CPU, 0), 0) / 1000.0
     free, has = _gpus(snapshot, rows)
     tight = 1.0 / (1.0 + cores)
     per_gpu = cores / np.maximum(free, 1)
@@ -215,5 +211,5 @@ def _gpus(snapshot: Snapshot, rows: Rows) -> tuple[IntVector, np.ndarray[tuple[i
     free, has = np.zeros(len(rows), dtype=np.int64), np.zeros(len(rows), dtype=np.bool_)
     for resource in snapshot.table.gpu_resources:
         has |= snapshot.allocatable_of(resource)[rows] > 0
-        free = plus(free, _free(snapshot, resource, rows))
+        free = plus(free, columns.free(snapshot, resource, rows))
     return free, has
