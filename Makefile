@@ -20,7 +20,7 @@ DEV := $(VENV)/.dev-installed
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .PHONY: help venv demo demo-live run test controlplane e2e e2e-full check format lock docs
-.PHONY: bench bench-throughput bench-quality bench-planner clean
+.PHONY: bench bench-throughput bench-quality bench-openb bench-planner clean
 
 
 help: ## list the targets
@@ -76,6 +76,9 @@ bench-quality: $(DEV) ## measure packing quality against every other policy
 
 bench-planner: $(DEV) ## measure joint plans: time, and how far from what is proved
 	$(PY) -m benchmarks.planner $(ARGS)
+
+bench-openb: $(DEV) ## measure packing quality on the trace openb: make bench-openb ARGS="--data FOLDER"
+	$(PY) -m benchmarks.openb_quality $(ARGS)
 
 # Keeps the pins that still fit; `make lock ARGS=--upgrade` moves all of them to the newest.
 LOCK = $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \

@@ -21,11 +21,13 @@ from extender.packing.types import NodeInfo, PodInfo
 from extender.simulate import Job
 
 GPU: Final = "nvidia.com/gpu"
+SPOT_FOLDER: Final = "alibaba-spot-gpu-v2026"
 MODEL_LABEL: Final = "nvidia.com/gpu.product"
 # Where pods share GPUs, a node offers its GPUs in thousandths, as one pool.
 MILLI: Final = 1000
 _PODS_PER_NODE: Final = 1001
 _MIB: Final = 2**20
+_PLENTY_BYTES: Final = 2**50
 _DAY_SECONDS: Final = 86400.0
 _G3_CORES_MILLI: Final = 120_000
 _MODELS_DRAWN_BY: Final = 5
@@ -49,7 +51,6 @@ class Workload:
         unit: how many units of ``shapes`` and nodes one GPU is: 1, or MILLI where pods share GPUs.
     """
 
-    name: str
     nodes: tuple[NodeInfo, ...]
     shapes: tuple[Shape, ...]
     unit: int = 1
@@ -74,12 +75,9 @@ class Trace:
         with gzip.open(self.folder / f"{name}.gz", "rt", encoding="utf-8") as text:
             return list(csv.DictReader(text))
 
-    def nodes(self, every: int = 1, unit: int = 1) -> tuple[NodeInfo, ...]:
-        """Return the GPU nodes; with ``every``, so many-th of each shape."""
-        alike: dict[tuple[str, ...], list[dict[str, str]]] = defaultdict(list)
-        for row in self.rows("openb_node_list_gpu_node.csv"):
-            alike[row["model"], row["gpu"], row["cpu_milli"], row["memory_mib"]].append(row)
-        return tuple(_node(row, unit) for group in alike.values() for row in group[::every])
+    def nodes(self, unit: int = 1) -> tuple[NodeInfo, ...]:
+        """Return the GPU nodes."""
+        return tuple(_node(row, unit) for row in self.rows("openb_node_list_gpu_node.csv"))
 
     def shapes(self, variant: str, *, cpu_only: bool = False, shared: bool = False) -> tuple[Shape, ...]:
         """Return what the pods of a list ask for; pods without GPUs and sharing ones only if wanted."""
@@ -105,12 +103,16 @@ class Trace:
             for shape in self.shapes("multigpu50", cpu_only=cpu_only)
         )
 
-    def workload(self, variant: str, *, cpu_only: bool = False, shared: bool = False, every: int = 1) -> Workload:
+    def workload(self, variant: str, *, cpu_only: bool = False, shared: bool = False) -> Workload:
         """Return the cluster with the pods of a variant."""
         unit = MILLI if shared else 1
-        name = variant + (", shared GPUs and CPU-only pods" if shared else ", CPU-only pods kept" if cpu_only else "")
-        shapes = self.shapes(variant, cpu_only=cpu_only or shared, shared=shared)
-        return Workload(name, self.nodes(every, unit), shapes, unit)
+        return Workload(self.nodes(unit), self.shapes(variant, cpu_only=cpu_only or shared, shared=shared), unit)
+
+    def large_workload(self, variant: str) -> Workload:
+        """Return the nodes of the trace spot-GPU v2026, in a folder beside this one, with untyped pods of a variant."""
+        rows = Trace(self.folder.parent / SPOT_FOLDER).rows("node_info_df.csv")
+        nodes = tuple(_spot_node(row) for row in rows)
+        return Workload(nodes, tuple(replace(shape, models=()) for shape in self.shapes(variant)))
 
     def lifetimes(self) -> dict[bool, list[float]]:
         """Return seconds that whole-GPU pods of the default list ran, capped at a day: (more than one GPU) -> all."""
@@ -122,6 +124,25 @@ class Trace:
                 if seconds > 0:
                     found[int(row["num_gpu"]) > 1].append(min(_DAY_SECONDS, seconds))
         return found
+
+
+def thinned(nodes: tuple[NodeInfo, ...], every: int) -> tuple[NodeInfo, ...]:
+    """Return each so many-th node of those that are alike."""
+    alike: dict[object, list[NodeInfo]] = defaultdict(list)
+    for node in nodes:
+        alike[node.gpus[GPU], tuple(node.allocatable.values())].append(node)
+    return tuple(node for group in alike.values() for node in group[::every])
+
+
+def pooled(nodes: tuple[NodeInfo, ...]) -> list[NodeInfo]:
+    """Merge all nodes of a model into one: what no placement on the nodes themselves can do much better than."""
+    merged: dict[str, NodeInfo] = {}
+    for node in nodes:
+        model = node.labels[MODEL_LABEL]
+        before = merged[model].allocatable if model in merged else {}
+        amounts = {name: amount + before.get(name, 0) for name, amount in node.allocatable.items()}
+        merged[model] = replace(node, name=f"pooled-{model}", allocatable=amounts, capacity=amounts)
+    return list(merged.values())
 
 
 def arrivals(workload: Workload, seed: int, share: float = 1.0) -> list[PodInfo]:
@@ -168,6 +189,15 @@ def pod(number: int, shape: Shape, created: float = 0.0) -> PodInfo:
         constraints=NodeConstraints(affinity=(models,)) if shape.models else NO_CONSTRAINTS,
         created=created,
     )
+
+
+def _spot_node(row: dict[str, str]) -> NodeInfo:
+    """Return a node of spot-GPU v2026, whose list says nothing of memory: there is enough."""
+    cores, gpus = int(row["cpu_num"]), int(row["gpu_capacity_num"])
+    amounts = {"cpu": cores * 1000, "memory": _PLENTY_BYTES, "pods": _PODS_PER_NODE, GPU: gpus}
+    model = row["gpu_model"]
+    name = f"spot-{int(row['node_name']):05d}"
+    return NodeInfo(name, {MODEL_LABEL: model}, amounts, amounts, gpus={GPU: GpuModel(model)})
 
 
 def _node(row: dict[str, str], unit: int) -> NodeInfo:

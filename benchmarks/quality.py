@@ -16,11 +16,11 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from benchmarks import workloads
 from benchmarks.workloads import Scenario
@@ -30,6 +30,8 @@ from extender.packing.resources import PODS
 from extender.packing.snapshot import Snapshot
 from extender.packing.types import NodeInfo
 from extender.simulate import Churn, KubeScheduler, PolicyExtender, SchedulerConfig, schedule_all
+
+R = TypeVar("R")
 
 RESULTS: Final = Path(__file__).parent / "results" / "quality.json"
 STOCK: Final = "kube-scheduler default"
@@ -179,16 +181,17 @@ def _table(kind: str, scenario: str, rows: list[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def run_all(runs: list[Run], workers: int) -> list[tuple[Run, dict[str, float]]]:
-    """Make all measurements, telling how far it is on standard error."""
-    started, done = time.monotonic(), []
+def run_all(
+    runs: list[R], workers: int, measure: Callable[[R], tuple[R, dict[str, float]]]
+) -> Iterator[tuple[R, dict[str, float]]]:
+    """Make all measurements, each told as it is there, and how far it is on standard error."""
+    started = time.monotonic()
     with ProcessPoolExecutor(workers) as pool:
-        for future in as_completed([pool.submit(measure, run) for run in runs]):
-            done.append(future.result())
+        for done, future in enumerate(as_completed([pool.submit(measure, run) for run in runs]), start=1):
             seconds = time.monotonic() - started
-            print(f"\r{len(done)}/{len(runs)} runs, {seconds:.0f} s", end="", file=sys.stderr, flush=True)
+            print(f"\r{done}/{len(runs)} runs, {seconds:.0f} s", end="", file=sys.stderr, flush=True)
+            yield future.result()
     print(file=sys.stderr)
-    return done
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -204,7 +207,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     seeds = range(options.first_seed, options.first_seed + (1 if options.small else options.seeds))
     runs = plan(options.policies, seeds, 400 if options.small else options.jobs, 8 if options.small else 1)
-    rows = summarise(run_all(runs, options.workers))
+    rows = summarise(run_all(runs, options.workers, measure))
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps({"rows": rows}, indent=1) + "\n", encoding="utf-8")
     print(render(rows))

@@ -4,7 +4,11 @@ import json
 
 import pytest
 
-from benchmarks import page, planner, quality, workloads
+from benchmarks import openb, openb_quality, openb_tables, page, planner, quality, workloads
+from benchmarks.replanning import DecisiveScheduler
+from extender.packing.policies import REGISTRY
+from extender.packing.snapshot import Snapshot
+from extender.simulate import KubeScheduler, PolicyExtender, SchedulerConfig, schedule_all
 
 
 def test_the_page_is_what_the_results_make_it():
@@ -59,3 +63,69 @@ def test_jobs_offer_the_load_they_are_asked_for():
     jobs = list(workloads.jobs(scenario, seed=3, load=0.9, count=2000))
     gpu_seconds = sum(job.duration_seconds * job.pod.gpu.count for job in jobs)
     assert gpu_seconds / jobs[-1].arrival_seconds / scenario.cluster.gpus == pytest.approx(0.9, rel=0.1)
+
+
+# -- openb ---------------------------------------------------------------------------------------------------------
+
+CHURNED = ("churn/multigpu50/planned/", "churn/multigpu50/pooled")
+
+
+@pytest.fixture(scope="module")
+def openb_small(tmp_path_factory):
+    path = tmp_path_factory.mktemp("openb") / "openb.json"
+    only = ["gpuspec33/planned/", "gpuspec33/hole-aware/", "gpuspec33/proven bound/", "shared GPUs/planned/", *CHURNED]
+    openb_quality.main(["--small", "--workers", "1", "--output", str(path), "--only", *only])
+    rows = json.loads(path.read_text())["rows"]
+    return {(r["kind"], r["workload"], r["policy"]): r["seeds"]["5000"] for r in rows}
+
+
+@pytest.mark.slow
+def test_no_policy_beats_the_proven_bound(openb_small):
+    for (kind, workload, policy), figures in openb_small.items():
+        if (bound := openb_small.get((kind, workload, openb_tables.BOUND))) is not None:
+            assert figures["unallocated_percent"] >= bound["unallocated_percent"] - 1e-3, policy
+
+
+@pytest.mark.slow
+def test_every_kind_of_run_has_its_figures(openb_small):
+    assert {kind for kind, _, _ in openb_small} == set(openb_quality.KINDS)
+    assert ("churn", "multigpu50", quality.POOLED) in openb_small
+    assert 0 <= openb_small["saturation", "default, shared GPUs", "planned"]["unallocated_percent"] < 20
+
+
+def test_a_weight_that_decides_leaves_nothing_to_the_neighbours():
+    workload = openb.Trace(openb_quality.SAMPLE).workload("gpuspec33", cpu_only=True)
+    pods = openb.arrivals(workload, seed=7)[:120]
+    policy, config = PolicyExtender(REGISTRY["fgd"]()), SchedulerConfig(seed=7)
+    ways = (KubeScheduler, DecisiveScheduler)
+    whole, short = (schedule_all(way(Snapshot.of(workload.nodes), policy, config), pods) for way in ways)
+    assert [p.node for p in whole] == [p.node for p in short]
+
+
+def test_arrivals_ask_for_the_share_they_should():
+    workload = openb.Trace(openb_quality.SAMPLE).workload("multigpu50")
+    pods = openb.arrivals(workload, seed=3)
+    assert 0 <= sum(p.gpu.count for p in pods) - workload.gpus < 8
+    assert [p.requests for p in openb.arrivals(workload, seed=3)] == [p.requests for p in pods]
+
+
+def test_pods_that_share_gpus_ask_for_thousandths():
+    trace = openb.Trace(openb_quality.SAMPLE)
+    shared, whole = trace.workload("default", shared=True), trace.workload("default")
+    assert shared.gpus == 1000 * whole.gpus
+    assert any(0 < shape.gpus < 1000 for shape in shared.shapes)
+    assert all(shape.gpus for shape in whole.shapes)
+
+
+def test_results_are_merged_by_seed():
+    key = ("saturation", "default", "planned")
+    rows = openb_tables.merged([], key, 1, {"unallocated_percent": 2.0})
+    rows = openb_tables.merged(rows, ("saturation", "default", openb_tables.BOUND), 2, {"unallocated_percent": 0.5})
+    for seed, value in ((2, 1.0), (1, 3.0)):
+        rows = openb_tables.merged(rows, key, seed, {"unallocated_percent": value})
+    assert {r["policy"]: r["seeds"] for r in rows}["planned"] == {
+        "1": {"unallocated_percent": 3.0},
+        "2": {"unallocated_percent": 1.0},
+    }
+    # Against the bound only over the seed that both have: 1.0 - 0.5.
+    assert "| planned | 2.00 (1.00 .. 3.00) |  | 0.50 | 2 |" in openb_tables.render(rows)

@@ -51,10 +51,14 @@ class Planned:
         if guidance is None:
             return utilities
         quotas = guidance.quotas.get(pod.gpu.resource)
-        if quotas is not None and snapshot.turnover.ended_share < self.filling:
+        if quotas is not None and self.follows_quotas(snapshot):
             utilities = utilities - self._guided(quotas, Candidates.of(snapshot, pod, rows))
         row = snapshot.table.index.get(guidance.nodes.get(pod.uid, ""))
         return utilities if row is None else utilities + _PLANNED_NODE * (rows == row)
+
+    def follows_quotas(self, snapshot: Snapshot) -> bool:
+        """Tell whether the cluster fills; else solving them is a waste."""
+        return snapshot.turnover.ended_share < self.filling
 
     def _guided(self, quotas: Quotas, question: Candidates) -> Utilities:
         """Return the cost of leaving the quotas; 0 for pods they do not speak of."""
