@@ -69,9 +69,9 @@ _OPENB_HEAD: Final = """\
 
 `make bench-openb ARGS="--data FOLDER"`. Nodes and pods of openb (Alibaba `cluster-trace-gpu-v2023`, 1,213 nodes, 6,212
 GPUs); the method is that of FGD (Weng et al., USENIX ATC 2023): pods of a list in an order drawn from the seed, then
-more of them, until 100 % of the GPUs are asked for; each is tried once, nothing leaves. Pods of whole GPUs alone, unless
-a table says otherwise: *CPU-only pods kept*; *shared GPUs*, where GPUs are a pool of thousandths per node; *device by
-device*, where a pod that shares needs one GPU with room. `gpuspec33` names models for a third of the demand,
+more of them, until 100 % of the GPUs are asked for; each is tried once, nothing leaves. Pods of whole GPUs alone,
+unless a table says otherwise: *CPU-only pods kept*; *shared GPUs*, where GPUs are a pool of thousandths per node;
+*device by device*, where a pod that shares needs one GPU with room. `gpuspec33` names models for a third of the demand,
 `multigpu50` has half of it in pods of more than one GPU, `multigpu50+gpuspec33` both.
 
 Every policy goes through 0..10 scores at the shipped weight, so exactly one node wins and neighbours and ties decide

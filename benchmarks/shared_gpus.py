@@ -17,7 +17,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.openb import GPU, MILLI, MODEL_LABEL, Shape, Workload
+from benchmarks.openb import GPU, MILLI, Shape, Workload, pod
+from extender.packing.fit import static_verdicts
 from extender.packing.framework import Rows, Utilities
 from extender.packing.resources import CPU
 from extender.packing.snapshot import Snapshot
@@ -102,8 +103,8 @@ class PublishedFgd:
         shapes = Counter(replace(shape, memory_bytes=0) for shape in workload.shapes)
         kept = _most_frequent(shapes)
         weight = np.array([shapes[s] for s in kept], dtype=np.float64)
-        labels = table.label(MODEL_LABEL)
-        admitted = np.array([labels.select(lambda have, s=s: not s.models or have in s.models) for s in kept]).T  # type: ignore[misc]
+        asked = [pod(at, shape) for at, shape in enumerate(kept)]
+        admitted = np.array([static_verdicts(table, p.constraints, p.gpu).fits for p in asked]).T
         gpus, cpu = (np.array([getattr(s, name) for s in kept], dtype=np.int64) for name in ("gpus", "cpu_milli"))
         return cls(devices, weight / weight.sum(), gpus, cpu, admitted)
 
