@@ -49,11 +49,13 @@ class Workload:
 
     Attributes:
         unit: how many units of ``shapes`` and nodes one GPU is: 1, or MILLI where pods share GPUs.
+        by_device: a pod that shares needs one device with room; else a node's GPUs are one pool.
     """
 
     nodes: tuple[NodeInfo, ...]
     shapes: tuple[Shape, ...]
     unit: int = 1
+    by_device: bool = False
 
     @property
     def gpus(self) -> int:
@@ -93,13 +95,13 @@ class Trace:
         return tuple(found)
 
     def _typed_multi_gpu(self, *, cpu_only: bool) -> tuple[Shape, ...]:
-        """Return the pods of multigpu50 with models drawn from the pods of gpuspec33 of the same GPU count."""
-        models: dict[int, list[tuple[str, ...]]] = defaultdict(list)
+        """Return the pods of multigpu50 with models drawn from the pods of gpuspec33 that ask for the same."""
+        models: dict[tuple[int, int, int], list[tuple[str, ...]]] = defaultdict(list)
         for shape in self.shapes("gpuspec33", cpu_only=cpu_only):
-            models[shape.gpus].append(shape.models)
+            models[shape.gpus, shape.cpu_milli, shape.memory_bytes].append(shape.models)
         draw = random.Random(_MODELS_DRAWN_BY)
         return tuple(
-            replace(shape, models=draw.choice(models.get(shape.gpus, [()])))
+            replace(shape, models=draw.choice(models.get((shape.gpus, shape.cpu_milli, shape.memory_bytes), [()])))
             for shape in self.shapes("multigpu50", cpu_only=cpu_only)
         )
 

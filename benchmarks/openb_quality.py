@@ -22,7 +22,8 @@ from typing import Final
 from benchmarks import openb, openb_tables, quality
 from benchmarks.openb import GPU, Trace, Workload
 from benchmarks.openb_tables import BOUND
-from benchmarks.replanning import DecisiveScheduler, Replanning
+from benchmarks.replanning import DecisiveScheduler, RandomTies, Replanning
+from benchmarks.shared_gpus import Devices, PublishedFgd, SharedGpuExtender
 from extender import intree
 from extender.packing import bound, bound_problem
 from extender.packing.framework import Policy
@@ -47,11 +48,18 @@ WORKLOADS: Final[Mapping[str, Callable[[Trace], Workload]]] = {
     "gpuspec33, CPU-only pods kept": lambda trace: trace.workload("gpuspec33", cpu_only=True),
     "default, shared GPUs": lambda trace: trace.workload("default", shared=True),
     "gpuspec33, shared GPUs": lambda trace: trace.workload("gpuspec33", shared=True),
+    "default, shared device by device": lambda trace: replace(trace.workload("default", shared=True), by_device=True),
+    "gpuspec33, shared device by device": lambda trace: replace(
+        trace.workload("gpuspec33", shared=True), by_device=True
+    ),
     "10,412 GPUs, gpuspec33 untyped": lambda trace: trace.large_workload("gpuspec33"),
     "10,412 GPUs, multigpu50": lambda trace: trace.large_workload("multigpu50"),
 }
 CHURNED: Final = ("multigpu50", "gpuspec33")
-SHARED: Final = ("default, shared GPUs", "gpuspec33, shared GPUs")
+BY_DEVICE: Final = ("default, shared device by device", "gpuspec33, shared device by device")
+SHARED: Final = ("default, shared GPUs", "gpuspec33, shared GPUs", *BY_DEVICE)
+FGD: Final = "fgd as published"
+FGD_RANDOM_TIES: Final = "fgd as published, random ties"
 LARGE: Final = ("10,412 GPUs, gpuspec33 untyped", "10,412 GPUs, multigpu50")
 UNAIDED: Final = (quality.STOCK, quality.MOST_ALLOCATED)
 COMPARED: Final = (
@@ -102,10 +110,17 @@ def scheduler(run: Run, workload: Workload) -> KubeScheduler:
         return KubeScheduler(snapshot, None, config)
     if run.policy == quality.MOST_ALLOCATED:
         return KubeScheduler(snapshot, None, replace(config, profile=intree.most_allocated_profile([GPU])))
-    policy = (ABLATIONS.get(run.policy) or REGISTRY[run.policy])()
+    devices = Devices.of(snapshot.table)
+    policy: Policy
+    if run.policy in (FGD, FGD_RANDOM_TIES):
+        policy = PublishedFgd.of(workload, devices, snapshot.table)
+    else:
+        policy = (ABLATIONS.get(run.policy) or REGISTRY[run.policy])()
+    by_device = SharedGpuExtender(policy, devices, snapshot.table)
+    extender = by_device if workload.by_device else PolicyExtender(policy)
     if isinstance(policy, Planned):
-        return Replanning(snapshot, PolicyExtender(policy), config, every=EVERY.get(run.policy, 10))
-    return DecisiveScheduler(snapshot, PolicyExtender(policy), config)
+        return Replanning(snapshot, extender, config, every=EVERY.get(run.policy, 10))
+    return (RandomTies if run.policy == FGD_RANDOM_TIES else DecisiveScheduler)(snapshot, extender, config)
 
 
 def workload_of(run: Run) -> Workload:
@@ -222,6 +237,8 @@ def _saturations(data: Path) -> Iterator[tuple[str, str, str]]:
             yield from (("saturation", name, policy) for policy in (*COMPARED, *UNAIDED))
             if name not in SHARED:
                 yield "saturation", name, BOUND
+    for name in BY_DEVICE:
+        yield from (("saturation", name, policy) for policy in (FGD, FGD_RANDOM_TIES))
     for name in ("gpuspec33", "multigpu50", "multigpu50+gpuspec33"):
         yield from (("saturation", name, policy) for policy in ABLATIONS)
     for kind in ("mix shifts half-way", "a model is cordoned for a while"):

@@ -40,6 +40,16 @@ class DecisiveScheduler(KubeScheduler):
 
 
 @dataclass
+class RandomTies(KubeScheduler):
+    """A scheduler that takes the policy's utility itself, ties at random: what the literature calls stock ties."""
+
+    def _choose(self, pod: PodInfo, rows: Rows) -> int:
+        assert isinstance(self.extender, PolicyExtender)
+        utilities = self.extender.policy.score(self.snapshot, pod, rows)
+        return int(self._random.choice(rows[utilities == utilities.max()]))
+
+
+@dataclass
 class Replanning(DecisiveScheduler):
     """Plans anew after so many placements, while the policy follows quotas."""
 

@@ -2,12 +2,16 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from benchmarks import openb, openb_quality, openb_tables, page, planner, quality, workloads
 from benchmarks.replanning import DecisiveScheduler
+from benchmarks.shared_gpus import Devices, PublishedFgd
+from extender.packing.gpu import GpuModel
 from extender.packing.policies import REGISTRY
 from extender.packing.snapshot import Snapshot
+from extender.packing.types import NodeInfo
 from extender.simulate import KubeScheduler, PolicyExtender, SchedulerConfig, schedule_all
 
 
@@ -129,3 +133,34 @@ def test_results_are_merged_by_seed():
     }
     # Against the bound only over the seed that both have: 1.0 - 0.5.
     assert "| planned | 2.00 (1.00 .. 3.00) |  | 0.50 | 2 |" in openb_tables.render(rows)
+
+
+def shared_node(name, gpus):
+    amounts = {"cpu": 96_000, "memory": 2**40, "pods": 110, openb.GPU: gpus * openb.MILLI}
+    return NodeInfo(name, {}, amounts, amounts, gpus={openb.GPU: GpuModel("G2")})
+
+
+def test_a_pod_that_shares_needs_one_device_and_whole_ones_untouched_devices():
+    devices = Devices.of(Snapshot.of([shared_node("n", 2)]).table)
+    devices.take(0, 600)
+    devices.take(0, 700)
+    # 400 and 300 are left: 700 in the pool, and yet 500 fit on no device, nor does a whole GPU.
+    assert sorted(devices.free[0].tolist()) == [300, 400]
+    row = np.array([0])
+    assert [len(devices.fit(asked, row)) for asked in (300, 400, 500, 1000)] == [1, 1, 0, 0]
+    devices.take(0, 300)
+    assert sorted(devices.free[0].tolist()) == [0, 400], "the fullest device that will do"
+
+
+def test_published_fgd_scores_what_it_leaves_unusable():
+    # Typical: whole GPUs. On "whole" 500 of 1000 become useless, F + 500; on "broken" 500 useless ones go, F - 500.
+    nodes = (shared_node("broken", 1), shared_node("whole", 1))
+    workload = openb.Workload(nodes, (openb.Shape(1000, 0, 0, ()),), openb.MILLI, by_device=True)
+    snapshot = Snapshot.of(nodes)
+    devices = Devices.of(snapshot.table)
+    devices.take(0, 500)
+    policy = PublishedFgd.of(workload, devices, snapshot.table)
+    asked = openb.pod(1, openb.Shape(500, 0, 0, ()))
+    # 100 / (1 + exp(-+ 0.5)) = 62.2 and 37.8
+    assert policy.score(snapshot, asked, np.array([0, 1])).tolist() == [62.0, 37.0]
+    assert policy.device_for(asked, 0) == 0
