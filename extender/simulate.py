@@ -147,13 +147,17 @@ class KubeScheduler:
         self.snapshot = self.snapshot.without_pod(pod)
 
     def _sample(self, rows: Rows) -> Rows:
-        """Return the window of feasible rows that sampling leaves, starting where the last cycle stopped."""
+        """Return the window of feasible rows that sampling leaves, starting where the last cycle stopped.
+
+        A search ends at the first feasible node beyond the limit, and the next one starts there, whatever was refused
+        on the way (schedule_one.go: ``nextStartNodeIndex + processedNodes``); one that ends nowhere goes once around.
+        """
         limit = nodes_to_find(len(self.snapshot), self.config.percentage)
         if len(rows) <= limit:
             return rows
-        window = np.roll(rows, -int(np.searchsorted(rows, self._start)))[:limit]
-        self._start = (int(window[-1]) + 1) % len(self.snapshot)
-        return window
+        ahead = np.roll(rows, -int(np.searchsorted(rows, self._start)))
+        self._start = int(ahead[limit])
+        return ahead[:limit]
 
     def _choose(self, pod: PodInfo, rows: Rows) -> int:
         if len(rows) == 1:
