@@ -48,7 +48,9 @@ _NAMES_MEMBER: Final = b'"NodeNames":['
 _LINE_LIMIT: Final = 240
 # The pod of a filter call comes again with prioritize, and with bind or a retry soon after.
 _PODS_REMEMBERED: Final = 256
+# A pod has 5 KB, and 1.5 MB at most (etcd's limit): what is larger is not worth remembering, or no pod at all.
 _LARGEST_REMEMBERED_BYTES: Final = 2**16
+_LARGEST_POD_BYTES: Final = 2**24
 
 
 class IncompleteError(RequestError):
@@ -114,6 +116,8 @@ class Reader:
     def _pod_given(self, raw: bytes) -> PodInfo:
         if raw == b"null":
             raise IncompleteError("Pod is missing")
+        if len(raw) > _LARGEST_POD_BYTES:
+            raise RequestError(f"Pod: {len(raw)} bytes, more than an API server holds")
         return self._pod_of(raw) if len(raw) <= _LARGEST_REMEMBERED_BYTES else self._read_pod(raw)
 
     def _read_pod(self, raw: bytes) -> PodInfo:
