@@ -27,6 +27,9 @@ from extender.packing.types import Phase, PodInfo
 # 100 / MaxExtenderPriority: what kube-scheduler >= 1.17 multiplies an extender's score by, besides its weight.
 EXTENDER_SCALE: Final = 10
 SHIPPED_WEIGHT: Final = 130
+MAX_WEIGHT: Final = 10**15
+"""Scores times this, and all in-tree scores on top, are 64-bit integers still."""
+
 _MIN_FEASIBLE: Final = 100
 _MIN_PERCENT: Final = 5
 
