@@ -2,13 +2,14 @@
 
 The types are PyYAML's and Python's, but for this: dates and a lone `=` stay text, as the API has them. A number that
 is too long to be one stays text, too (go-yaml does so; Python would take minutes, or refuse to write it). A scalar that
-is not what its tag says (`!!bool x`) is a fault with its place.
+is not what its tag says (`!!bool x`) is a fault with its place. Half a surrogate pair is U+FFFD, as for Go's decoder.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any, Final
 
 import yaml
@@ -78,3 +79,14 @@ def json_float(digits: str) -> float | str:
     """Return the number, or what stands for it when there is no such number (`1e400`)."""
     value = float(digits)
     return value if math.isfinite(value) else digits
+
+
+# An escape of JSON: a surrogate pair, half of one, or any other (lest `\\ud800` be taken for the second).
+_ESCAPES: Final = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+
+
+def mended(raw: bytes) -> bytes:
+    """Return JSON with U+FFFD for every lone surrogate, as Go's decoder reads it."""
+    return _ESCAPES.sub(lambda escape: rb"\ufffd" if escape[1] else escape[0], bytes(raw))

@@ -19,7 +19,7 @@ import yaml
 from extender.dump.yamlvalues import load_values
 from extender.errors import DumpError
 from extender.printable import shortened
-from extender.textvalues import json_float, json_integer, read_json
+from extender.textvalues import json_float, json_integer, mended, read_json
 
 T = TypeVar("T")
 
@@ -186,7 +186,7 @@ def _json(source: str, text: bytes) -> list[Any]:
     try:
         return [msgspec.json.decode(text, type=msgspec.Raw)]
     except (msgspec.DecodeError, RecursionError):
-        return list(_json_stream(source, text.decode()))
+        return list(_json_stream(source, mended(text).decode()))
 
 
 def _json_stream(source: str, text: str) -> Iterator[Any]:

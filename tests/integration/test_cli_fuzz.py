@@ -258,7 +258,7 @@ def fuzz(examples: int) -> Any:
 outputs = st.sampled_from(("table", "json"))
 ON_A_CLUSTER = (
     ("gpus",), ("fit",), ("fit", "--pod", "ml/p"), ("fit", "--pod", "ml/r"), ("simulate", "--queue"),
-    ("simulate", "--queue", "--policy", "kube-scheduler"),
+    ("simulate", "--queue", "--policy", "kube-scheduler"), ("plan", "--limit", "0.1"),
 )  # fmt: skip
 
 

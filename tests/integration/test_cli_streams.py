@@ -55,11 +55,13 @@ def test_no_name_is_more_than_text_whatever_the_encoding(command, encoding):
         assert "[/x]" in text
 
 
-def test_half_a_character_is_printed_as_an_escape():
-    dump = listing(a_node("n\ud800"))
-    assert r"n\ud800" in run("gpus", "--cluster", "-", stdin=dump).out.decode()
+def test_half_a_character_is_read_as_go_reads_it():
+    dump = listing(a_node("n\ud800"), {"kind": "Pod", "metadata": {"name": "p", "\udc00": 1}})
     report = json.loads(run("gpus", "--cluster", "-", "-o", "json", stdin=dump).out)
-    assert report["nodes"][0]["node"] == "n\ud800"
+    assert report["nodes"][0]["node"] == "n\ufffd"
+    assert run("gpus", "--cluster", "-", stdin=listing("\ud800")).errors == [
+        "error: standard input: item 1 (no kind without a name): Expected object, got str"
+    ]
 
 
 def test_names_of_the_command_line_are_text_too():
