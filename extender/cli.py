@@ -1,37 +1,32 @@
 """The command line. Each subcommand reads its input, calls one part of the program, and prints what it returns.
 
-Exit codes: 0 ok / every pod asked about fits; 1 no; 2 bad input (one clear line); 3 internal trouble.
+Exit codes: 0 ok / every pod asked about fits; 1 no; 2 bad input (one clear line); 3 internal trouble (one line, too).
 """
 
 from __future__ import annotations
 
-import os
-import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import click
 
 import extender
-from extender import cli_capacity, intree, reports, schedulerconfig, simulate, synthetic, tables, whatif
+from extender import cli_capacity, intree, reports, schedulerconfig, simulate, synthetic, tables, terminal, whatif
 from extender import demo as demonstration
 from extender.cli_plan import plan_command
 from extender.clitools import (
     cluster_option,
     config_option,
-    finish,
     load,
     named_pods,
-    note,
     once,
     output_option,
-    print_json,
     read_cluster,
     read_source,
     scheduler_option,
-    warn,
 )
 from extender.dump import ClusterDump, read_pods
 from extender.errors import ExtenderError, InputError
@@ -40,8 +35,10 @@ from extender.packing.policies import REGISTRY
 from extender.packing.problem import queue_order
 from extender.packing.snapshot import Snapshot
 from extender.packing.types import PodInfo
+from extender.printable import printable_lines
 from extender.scoring import make_policy
 from extender.simulation_report import simulation_report
+from extender.terminal import finish, note, print_json, warn
 
 # Ways to simulate kube-scheduler without an extender.
 STOCK_PROFILES: Final[Mapping[str, intree.Profile]] = MappingProxyType(
@@ -52,7 +49,21 @@ STOCK_PROFILES: Final[Mapping[str, intree.Profile]] = MappingProxyType(
 )
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class Commands(click.Group):
+    """The commands; each ends quietly when whoever reads its output has seen enough."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:  # noqa: ANN401 - click's signature
+        """Read the command line; `--help` is answered here."""
+        with terminal.until_nobody_reads():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's signature
+        """Run the command."""
+        with terminal.until_nobody_reads():
+            return super().invoke(ctx)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(extender.__version__, prog_name="gpu-extender")
 def cli() -> None:
     """Pack pods onto exclusive GPUs: a scheduler extender for Kubernetes, and the same answers from a dump."""
@@ -107,7 +118,7 @@ def gpus(clusters: tuple[str, ...], config_file: Path | None, output: str) -> No
     if dump.nodes and not dump.pods:
         note("the dump has no pods, so every GPU counts as free; `kubectl get nodes,pods -A` prints both")
     report = reports.gpus_report(Snapshot.of(dump.nodes, dump.pods), dump.warnings)
-    finish(report, output, lambda: tables.render_gpus(report))
+    finish(report, output, tables.render_gpus)
 
 
 @cli.command()
@@ -119,18 +130,21 @@ def gpus(clusters: tuple[str, ...], config_file: Path | None, output: str) -> No
 def fit(
     clusters: tuple[str, ...], pod_name: str | None, pod_file: str | None, config_file: Path | None, output: str
 ) -> None:
-    """Tell for each waiting GPU pod which nodes could run it now, later or never, and what would help."""
+    """Tell for each waiting GPU pod which nodes could run it now, later or never, and what would help.
+
+    Nodes that can run it now are listed as the policy (scoring.policy) would choose them, the best first.
+    """
     once([*clusters, *([pod_file] if pod_file else [])])
     config = load(config_file)
     dump = read_cluster(clusters, config)
     given = read_pods([read_source(pod_file)], GpuRules.of(config.gpus)) if pod_file else None
     pods = _asked_pods(dump.pods, pod_name) if given is None else named_pods(given.pods, pod_name)
     warnings = (*dump.warnings, *(given.warnings if given else ()))
-    report = reports.fit_report(Snapshot.of(dump.nodes, dump.pods), pods, warnings)
+    report = reports.fit_report(Snapshot.of(dump.nodes, dump.pods), pods, warnings, make_policy(config))
     finish(
         report,
         output,
-        lambda: tables.render_fit(report),
+        tables.render_fit,
         ok=all(row["fits"] for row in report["pods"] if not row["gated"]),
     )
 
@@ -153,7 +167,7 @@ def _asked_pods(pods: Sequence[PodInfo], name: str | None) -> Sequence[PodInfo]:
 )
 @click.option(
     "--weight",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, simulate.MAX_WEIGHT),
     default=simulate.SHIPPED_WEIGHT,
     show_default=True,
     help="Weight of the extender.",
@@ -165,7 +179,13 @@ def _asked_pods(pods: Sequence[PodInfo], name: str | None) -> Sequence[PodInfo]:
     show_default=True,
     help="percentageOfNodesToScore; 0 is adaptive.",
 )
-@click.option("--seed", default=0, show_default=True, help="Of kube-scheduler's random choice among equal scores.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Of kube-scheduler's random choice among equal scores.",
+)
 @config_option
 @output_option
 def simulate_command(  # noqa: PLR0913, PLR0917 - one argument per option
@@ -193,7 +213,7 @@ def simulate_command(  # noqa: PLR0913, PLR0917 - one argument per option
     setup = simulate.SchedulerConfig(profile or intree.STOCK, weight, percentage, seed)
     scheduler = simulate.KubeScheduler(_start(dump, queue=queue), chosen, setup)
     report = simulation_report(scheduler, pods, [*dump.warnings, *warnings])
-    finish(report, output, lambda: tables.render_simulation(report), ok=report["summary"]["refused"] == 0)
+    finish(report, output, tables.render_simulation, ok=report["summary"]["refused"] == 0)
 
 
 def _arriving(
@@ -238,7 +258,7 @@ def config_check(file: str, output: str) -> None:
     if output == "json":
         print_json({"kind": verdict.kind, "faults": list(verdict.faults), "consequences": list(verdict.consequences)})
     else:
-        click.echo(schedulerconfig.render_verdict(verdict), nl=False)
+        terminal.write(printable_lines(schedulerconfig.render_verdict(verdict)))
     raise SystemExit(0 if verdict.ok else 1)
 
 
@@ -246,7 +266,13 @@ def config_check(file: str, output: str) -> None:
 @click.option(
     "--pods", type=click.IntRange(min=1), default=demonstration.PODS, show_default=True, help="Pods that arrive."
 )
-@click.option("--seed", default=demonstration.SEED, show_default=True, help="Of cluster, arrivals and ties.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=demonstration.SEED,
+    show_default=True,
+    help="Of cluster, arrivals and ties.",
+)
 def demo(pods: int, seed: int) -> None:
     """Run the main job on a synthetic cluster: the real service over HTTP, beside kube-scheduler alone."""
     demonstration.run(pods, seed)
@@ -256,7 +282,9 @@ def demo(pods: int, seed: int) -> None:
 @click.option(
     "--pods", type=click.IntRange(min=0), default=0, show_default=True, help="Pods to generate instead of the cluster."
 )
-@click.option("--seed", default=demonstration.SEED, show_default=True, help="Of the generator.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=demonstration.SEED, show_default=True, help="Of the generator."
+)
 def synthetic_command(pods: int, seed: int) -> None:
     """Print the demo's cluster (or its arrivals) as `kubectl get -o json` would."""
     items = demonstration.arrival_manifests(pods, seed) if pods else demonstration.cluster_manifests(seed)
@@ -265,26 +293,33 @@ def synthetic_command(pods: int, seed: int) -> None:
 
 def main() -> None:
     """Run the command line; trouble becomes one line on standard error and an exit code."""
+    terminal.prepare()
     try:
         cli(standalone_mode=False)
-    except click.exceptions.Abort:
+    except (click.exceptions.Abort, KeyboardInterrupt):
         raise SystemExit(130) from None
     except click.ClickException as error:
-        error.show()
+        terminal.complain_of_usage(error)
         raise SystemExit(error.exit_code) from None
     except click.exceptions.Exit as end:
         raise SystemExit(end.exit_code) from None
     except ExtenderError as error:
-        click.secho(f"error: {error}", fg="red", err=True)
+        terminal.complain(error)
         raise SystemExit(error.exit_code) from None
-    except KeyboardInterrupt:
-        raise SystemExit(130) from None
-    except BrokenPipeError:
-        # The reader (head, less) has seen enough; Python would complain again when it closes the stream.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(0) from None
     except OSError as error:
-        # A full disk behind standard output, mostly.
-        click.secho(f"error: {error}", fg="red", err=True)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        terminal.complain(": ".join(filter(None, (error.filename, error.strerror or str(error)))))
+        terminal.silence()
         raise SystemExit(3) from None
+    except Exception as error:  # noqa: BLE001 - a bug of ours
+        terminal.complain(_bug(error))
+        raise SystemExit(3) from None
+
+
+def _bug(error: Exception) -> str:
+    """Return what a report needs: the exception, and where in the program it was raised."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f"{extender.__name__}/" in f.filename]
+    where = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames[-3:]))
+    return (
+        f"this is a bug in gpu-extender {extender.__version__}, please report it with the input: "
+        f"{type(error).__name__}: {error} ({where})"
+    )

@@ -12,7 +12,6 @@ import click
 from extender.clitools import (
     cluster_option,
     config_option,
-    finish,
     load,
     named_pods,
     once,
@@ -24,6 +23,7 @@ from extender.dump import read_dumps
 from extender.errors import InputError
 from extender.kube.gpurules import GpuRules
 from extender.packing.types import PodInfo
+from extender.terminal import finish
 
 _BARE_PODS: Final[Mapping[str, bool | None]] = MappingProxyType({"auto": None, "keep": False, "move": True})
 
@@ -72,7 +72,7 @@ def defrag(  # noqa: PLR0913, PLR0917 - one argument per option
     dump = read_cluster(clusters, load(config_file))
     wanted = moves.Hole.parse(hole) if hole is not None else _waiting(dump.pods, pod_name or "")
     report = moves.defrag_report(dump, wanted, Goal(minimize), bare_pods=_BARE_PODS[bare_pods])
-    finish(report, output, lambda: tables_capacity.render_defrag(report), ok=report["possible"])
+    finish(report, output, tables_capacity.render_defrag, ok=report["possible"])
 
 
 @click.command()
@@ -98,7 +98,7 @@ def buy(
     dump = read_cluster(clusters, config)
     offered = read_dumps([read_source(node_file)], GpuRules.of(config.gpus)).nodes if node_file else None
     report = buy_report(dump, like=like, offered=offered)
-    finish(report, output, lambda: tables_capacity.render_buy(report), ok=report["possible"])
+    finish(report, output, tables_capacity.render_buy, ok=report["possible"])
 
 
 def _waiting(pods: Sequence[PodInfo], name: str) -> PodInfo:

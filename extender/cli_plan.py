@@ -11,15 +11,13 @@ from extender import plan_report, reports, tables, whatif
 from extender.clitools import (
     cluster_option,
     config_option,
-    finish,
     load,
-    note,
     output_option,
     read_cluster,
     scheduler_option,
-    warn,
 )
 from extender.packing.snapshot import Snapshot
+from extender.terminal import finish, note, warn
 
 LIMIT_SECONDS: Final = 10.0
 
@@ -56,4 +54,4 @@ def plan_command(
     report = plan_report.plan_report(queue, plan)
     if (line := plan_report.order_matters(queue, plan)) is not None:
         note(line)
-    finish(report, output, lambda: tables.render_plan(report, plan), ok=not report["unplaced"])
+    finish(report, output, lambda page: tables.render_plan(page, plan), ok=not report["unplaced"])

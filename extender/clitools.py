@@ -1,16 +1,14 @@
-"""What the commands share: options, input from files, output for people and machines."""
+"""What the commands share: options, the configuration, and input from files. Output is `extender.terminal`."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Final
 
 import click
-from rich.console import Console, RenderableType
 
 from extender.config import Config, load_config
 from extender.dump import ClusterDump, read_dumps
@@ -18,9 +16,9 @@ from extender.errors import DumpError, InputError
 from extender.kube.gpurules import GpuRules
 from extender.packing.policies import REGISTRY
 from extender.packing.types import PodInfo
+from extender.terminal import note
 
 STDIN: Final = "-"
-PIPE_COLUMNS: Final = 220
 
 config_option = click.option(
     "--config", "config_file", type=click.Path(path_type=Path), help="The program's YAML configuration."
@@ -49,12 +47,13 @@ def read_source(name: str) -> tuple[str, bytes]:
     Raises:
         DumpError: when it cannot be read.
     """
-    if name == STDIN:
-        return "standard input", sys.stdin.buffer.read()
+    source = "standard input" if name == STDIN else name
+    if name == STDIN and sys.stdin is None:
+        raise DumpError(f"{source}: is closed")
     try:
-        return name, Path(name).read_bytes()
-    except OSError as error:
-        raise DumpError(f"{name}: {error.strerror or error}") from error
+        return source, sys.stdin.buffer.read() if name == STDIN else Path(name).read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a name with a NUL in it
+        raise DumpError(f"{source or 'the empty name'}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def load(config_file: Path | None, **overrides: object) -> Config:
@@ -79,44 +78,6 @@ def once(names: Sequence[str]) -> None:
     """
     if names.count(STDIN) > 1:
         raise InputError("standard input (-) can be read once only")
-
-
-def note(line: str) -> None:
-    """Print a remark on standard error."""
-    click.secho(f"note: {line}", fg="cyan", err=True)
-
-
-def print_json(value: object) -> None:
-    """Print JSON for machines, which people can read as well."""
-    click.echo(json.dumps(value, indent=1, ensure_ascii=False))
-
-
-def show(page: RenderableType) -> None:
-    """Print to the terminal, or for a pipe on a page so wide that cells are not broken (COLUMNS says otherwise)."""
-    if sys.stdout.isatty():
-        Console(highlight=False).print(page)
-        return
-    console = Console(width=None if "COLUMNS" in os.environ else PIPE_COLUMNS, highlight=False)
-    with console.capture() as captured:
-        console.print(page)
-    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
-
-
-def warn(warnings: Iterable[str]) -> None:
-    """Print warnings on standard error."""
-    for line in warnings:
-        click.secho(f"warning: {line}", fg="yellow", err=True)
-
-
-def finish(
-    report: Mapping[str, Any], output: str, rendered: Callable[[], RenderableType], *, ok: bool = True
-) -> NoReturn:
-    """Print a report and end with 0 or 1."""
-    if output == "json":
-        print_json(report)
-    else:
-        show(rendered())
-    raise SystemExit(0 if ok else 1)
 
 
 def named_pods(pods: Sequence[PodInfo], name: str | None) -> Sequence[PodInfo]:

@@ -19,8 +19,10 @@ from pydantic_core import ErrorDetails
 from extender.clustersettings import Cluster
 from extender.errors import ConfigError
 from extender.planningsettings import PlanningSettings
+from extender.printable import shortened, shown
 from extender.settings import Gpus, Logging, Scoring, Section, Server, Verbs, split_address
-from extender.strictyaml import join, nearest, read_document
+from extender.spelling import nearest
+from extender.strictyaml import join, read_document
 
 __all__ = [
     "ENV_PREFIX",
@@ -35,6 +37,9 @@ __all__ = [
 ENV_PREFIX: Final = "GPU_EXTENDER_"
 FILE_ENV: Final = "GPU_EXTENDER_CONFIG"
 RESERVED_ENV: Final = frozenset({"GPU_EXTENDER_CI", "GPU_EXTENDER_CLUSTER", FILE_ENV})
+_LONGEST_PATH: Final = 300
+# Half a surrogate pair: what an escape in JSON or YAML can say, and what Python makes of bytes that are no UTF-8.
+_HALF: Final = re.compile("[\ud800-\udfff]")
 """Variables with our prefix that are no fields: the test suite's switch, the dump and the configuration file."""
 # What a pod finds about each Service of its namespace, here about one whose name starts with `gpu-extender`.
 _SERVICE_LINK: Final = re.compile(
@@ -114,7 +119,7 @@ def _read(path: Path | None) -> tuple[dict[str, object], list[str]]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        return {}, [f"file: cannot be read: {error}"]
+        return {}, [f"file: cannot be read: {getattr(error, 'strerror', None) or error}"]
     document = read_document(text)
     if document.value is None or isinstance(document.value, dict):
         return document.value or {}, list(document.faults)
@@ -152,26 +157,43 @@ def _apply_overrides(layers: _Layers, overrides: Mapping[str, object]) -> list[s
 def _validate(layers: _Layers, known_policies: Collection[str] | None) -> tuple[Config | None, list[str]]:
     # Strict JSON mode: lists become tuples and text becomes paths, and nothing else is converted.
     # Sections nobody set are given empty, so that their defaults are checked as well.
-    text = json.dumps(_plain({name: {} for name in Config.model_fields} | layers.values), default=str)
+    values: dict[str, object] = {name: {} for name in Config.model_fields}
+    broken: list[str] = []
+    text = json.dumps(_plain(values | layers.values, "", broken), default=str)
+    faults = [_placed(path, "is no Unicode text", layers.origins) for path in broken]
     try:
-        return Config.model_validate_json(text, context=known_policies), []
+        config = Config.model_validate_json(text, context=known_policies)
     except ValidationError as error:
-        return None, [_fault(details, layers.origins) for details in error.errors(include_url=False)]
+        return None, [*faults, *(_fault(details, layers.origins) for details in error.errors(include_url=False))]
+    return (None if faults else config), faults
 
 
-def _plain(value: object) -> object:
-    """Return the value with text for keys: YAML has others, which are unknown keys here."""
+def _plain(value: object, path: str, broken: list[str]) -> object:
+    """Return the value as JSON can hold it; `broken` gets the paths of texts with half a surrogate pair.
+
+    Keys become text: YAML has others, which are unknown keys here.
+    """
+    if isinstance(value, str):
+        if _HALF.search(value):
+            broken.append(path)
+        return _HALF.sub("\ufffd", value)
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+        return {_HALF.sub("\ufffd", str(k)): _plain(item, join(path, str(k)), broken) for k, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item, f"{path}[{at}]", broken) for at, item in enumerate(value)]
+    return value
 
 
 def _fault(details: ErrorDetails, origins: Mapping[str, str]) -> str:
     path = ""
     for step in details["loc"]:
         path = f"{path}[{step}]" if isinstance(step, int) else join(path, step)
+    return _placed(path, _words(details), origins)
+
+
+def _placed(path: str, words: str, origins: Mapping[str, str]) -> str:
     origin = f" (from {origins[path]})" if path in origins else ""
-    return f"{path or 'file'}: {_words(details)}{origin}"
+    return f"{shortened(path, _LONGEST_PATH) or 'file'}: {words}{origin}"
 
 
 def _words(details: ErrorDetails) -> str:
@@ -179,8 +201,8 @@ def _words(details: ErrorDetails) -> str:
         return "unknown key" + nearest(str(details["loc"][-1]), _siblings(details["loc"][:-1]))
     if details["type"] == "value_error":
         words = str(details["ctx"]["error"])
-        return words if isinstance(details["input"], dict) else f"{words}, got {details['input']!r}"
-    return f"{details['msg'][0].lower()}{details['msg'][1:]}, got {details['input']!r}"
+        return words if isinstance(details["input"], dict) else f"{words}, got {shown(details['input'])}"
+    return f"{details['msg'][0].lower()}{details['msg'][1:]}, got {shown(details['input'])}"
 
 
 def _siblings(path: tuple[int | str, ...]) -> Collection[str]:

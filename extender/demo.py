@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from extender import intree, synthetic
+from extender import intree, synthetic, terminal
 from extender.dump import ClusterDump, read_dumps, read_pods
 from extender.errors import ClusterError
 from extender.kube.gpurules import GpuRules
@@ -182,7 +182,7 @@ def allocated(snapshot: Snapshot) -> int:
 
 def run(pods: int, seed: int) -> None:
     """Run the demo and print the comparison."""
-    console = Console(highlight=False)
+    console = terminal.console()
     demo = Demonstration(pods, seed, console)
     console.print(f"{opening(demo.start, pods)}\n")
     outcomes = [

@@ -6,13 +6,15 @@
     |   +-- DumpError             a dump, an arrivals file, a recorded decision
     |   `-- RequestError          a body sent by kube-scheduler or another client
     |       `-- TransferError     a request that has not come whole, or not as it claims; `status` is its HTTP status
+    +-- OutputError               standard output cannot be written                exit code 3
     `-- ClusterError              the cluster's trouble: API server lost, not synced yet
         |                         exit code 3, HTTP 200 with `Error` on filter and bind
         +-- ApiError              the API server has refused; `status` is its HTTP status
         `-- UnreachableError      no answer: whether the request was carried out is not known
 
 "Does not fit" is no exception but data (`extender.packing.types.Status`). A bug of ours stays a plain Python
-exception: one traceback, HTTP 500, exit code 3.
+exception: in the service one traceback and HTTP 500, on the command line one line that asks for a report and exit
+code 3.
 """
 
 from __future__ import annotations
@@ -34,13 +36,18 @@ class InputError(ExtenderError):
     exit_code: ClassVar[int] = 2
 
 
+_FAULTS_SHOWN = 20
+
+
 class ConfigError(InputError):
     """The configuration cannot be used; `faults` has one `path: what is wrong` for each fault."""
 
     def __init__(self, faults: Sequence[str], *, source: str = "configuration") -> None:
         self.faults: tuple[str, ...] = tuple(faults)
         self.source = source
-        super().__init__(f"{source}: " + "; ".join(self.faults))
+        more = len(self.faults) - _FAULTS_SHOWN
+        shown = [*self.faults[:_FAULTS_SHOWN], *([f"and {more} more faults"] if more > 0 else [])]
+        super().__init__(f"{source}: " + "; ".join(shown))
 
 
 class DumpError(InputError):
@@ -57,6 +64,10 @@ class TransferError(RequestError):
     def __init__(self, text: str, status: int = 400) -> None:
         self.status = status
         super().__init__(text)
+
+
+class OutputError(ExtenderError):
+    """What a command has found out cannot be written: a full disk, a closed stream."""
 
 
 class ClusterError(ExtenderError):

@@ -16,19 +16,32 @@ from typing import Final
 from extender.cache import View
 from extender.packing.framework import Rows
 from extender.packing.table import NodeTable
+from extender.packing.types import PodInfo
 from extender.wire import PrioritizeAnswer
 
 # Each scheduler has one pod between the two calls; retries and several schedulers want a few more.
 _LIMIT: Final = 16
+# 5,000 names are 0.4 MB with their answer.
+_LIMIT_BYTES: Final = 2**26
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The answer of prioritize and its bytes, true for one View; held weakly, as all that a View holds."""
+    """The answer of prioritize and its bytes, true for one pod and one View; held weakly, as all that a View holds."""
 
+    pod: PodInfo
     view: weakref.ref[View]
     answer: PrioritizeAnswer
     body: bytes
+
+    def answers(self, pod: PodInfo, view: View) -> bool:
+        """Tell whether this is the answer for a pod in a View; one UID may stand for two pods in hand-made bodies."""
+        return self.view() is view and self.pod == pod
+
+    @property
+    def size_bytes(self) -> int:
+        """Return what it costs to keep, roughly."""
+        return len(self.body) + self.answer.scores.nbytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +59,25 @@ class Line:
     table: weakref.ref[NodeTable]
     prepared: Prepared | None = None
 
+    @property
+    def size_bytes(self) -> int:
+        """Return what it costs to keep, roughly."""
+        return len(self.names_json) + self.rows.nbytes + (self.prepared.size_bytes if self.prepared else 0)
+
 
 class HandOff:
-    """The last filter answers by pod UID, few and bounded. May be used from any thread."""
+    """The last filter answers by pod UID, bounded in number and in bytes. May be used from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._lines: OrderedDict[str, Line] = OrderedDict()
 
     def put(self, uid: str, line: Line) -> None:
-        """Note a pod's line, in place of its former one."""
+        """Note a pod's line, in place of its former one; the oldest lines make room, and too long a one is dropped."""
         with self._lock:
             self._lines[uid] = line
             self._lines.move_to_end(uid)
-            if len(self._lines) > _LIMIT:
+            while len(self._lines) > _LIMIT or sum(kept.size_bytes for kept in self._lines.values()) > _LIMIT_BYTES:
                 self._lines.popitem(last=False)
 
     def find(self, uid: str, names_json: bytes, table: NodeTable) -> Line | None:

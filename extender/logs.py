@@ -8,6 +8,7 @@ import sys
 import time
 from typing import Final
 
+from extender.printable import printable
 from extender.settings import Logging
 
 _TEXT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
@@ -40,7 +41,7 @@ class TextFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the base class names it
         """Return the line without a traceback."""
-        record.message = "".join(c if c.isprintable() else repr(c)[1:-1] for c in record.message)
+        record.message = printable(record.message)
         return super().formatMessage(record)
 
 

@@ -8,11 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypedDict
 
+import numpy as np
+
 from extender.advice import remedy, verdict
-from extender.packing.fit import filter_nodes
+from extender.packing.fit import Cause, Reason, filter_nodes
 from extender.packing.fragmentation import capacity_of
-from extender.packing.resources import CPU, MEMORY
+from extender.packing.framework import Policy, ranked
+from extender.packing.resources import CPU, MEMORY, PODS
 from extender.packing.snapshot import Snapshot
+from extender.packing.table import BoolVector
 from extender.packing.types import PodInfo
 from extender.selectorhints import SelectorHints
 
@@ -83,7 +87,7 @@ class GpusReport(TypedDict):
 
 
 class FitRow(TypedDict):
-    """One pod: every node is in exactly one of `fits`, `busy` (would fit if pods left) and `never`."""
+    """One pod: every node is in exactly one of `fits` (best first), `busy` (would fit if pods left) and `never`."""
 
     pod: str
     requests: dict[str, int]
@@ -167,11 +171,16 @@ def _model_row(rows: Sequence[GpuRow]) -> ModelRow:
 # ---------------------------------------------------------------- fit
 
 
-def fit_report(snapshot: Snapshot, pods: Iterable[PodInfo], warnings: Iterable[str] = ()) -> FitReport:
-    """Return a row per pod, in their order. A pod that runs is judged as if it were not there."""
+def fit_report(
+    snapshot: Snapshot, pods: Iterable[PodInfo], warnings: Iterable[str] = (), policy: Policy | None = None
+) -> FitReport:
+    """Return a row per pod, in their order. A pod that runs is judged as if it were not there.
+
+    Nodes that fit are listed as `policy` would choose them, the best first; without one by name.
+    """
     asked = list(pods)
     hints = SelectorHints(snapshot.table.nodes)
-    rows = [_fit_row(snapshot, pod, hints) for pod in asked]
+    rows = [_fit_row(snapshot, pod, hints, policy) for pod in asked]
     return {"pods": rows, "warnings": [*warnings, *unmodelled(asked, '"fits"')]}
 
 
@@ -184,18 +193,22 @@ def unmodelled(pods: Iterable[PodInfo], what: str) -> list[str]:
     ]
 
 
-def _fit_row(snapshot: Snapshot, pod: PodInfo, hints: SelectorHints) -> FitRow:
+def _fit_row(snapshot: Snapshot, pod: PodInfo, hints: SelectorHints, policy: Policy | None) -> FitRow:
     view = snapshot.without_pod(pod) if pod.holds else snapshot
     verdicts = filter_nodes(view, pod)
-    fits: list[str] = []
+    fitting = np.flatnonzero(verdicts.fits)
+    if policy is not None and len(fitting):
+        fitting = ranked(policy, view, pod, fitting)
+    fits = [view.table.names[row] for row in fitting.tolist()]
     busy: dict[str, str] = {}
     never: dict[str, str] = {}
-    for name, code in zip(view.table.names, verdicts.codes.tolist(), strict=True):
+    too_large = _too_large(view, pod)
+    for row, (name, code) in enumerate(zip(view.table.names, verdicts.codes.tolist(), strict=True)):
         reason = verdicts.reasons[code]
-        if not code:
-            fits.append(name)
-        else:
-            (busy if reason.resolvable else never)[name] = reason.text
+        if code and reason.resolvable:
+            busy[name] = reason.text
+        elif code:
+            never[name] = reason.text + _for_ever(reason, too_large, row)
     return {
         "pod": pod.key,
         "requests": requests_by_unit(pod.requests),
@@ -206,6 +219,19 @@ def _fit_row(snapshot: Snapshot, pod: PodInfo, hints: SelectorHints) -> FitRow:
         "verdict": verdict(pod, verdicts),
         "remedy": remedy(view, pod, verdicts, hints),
     }
+
+
+def _too_large(view: Snapshot, pod: PodInfo) -> dict[str, BoolVector]:
+    """Return for each resource that the pod asks for the rows whose nodes have less of it, even when empty."""
+    wanted = ((PODS, 1), *sorted(pod.requests.items()))
+    return {name: amount > view.table.allocatable_of(name) for name, amount in wanted}
+
+
+def _for_ever(reason: Reason, too_large: Mapping[str, BoolVector], row: int) -> str:
+    """Say which of several scarce resources no departure would free; kube-scheduler's words do not tell."""
+    if reason.cause is not Cause.RESOURCES or ", " not in reason.text:
+        return ""
+    return f" (never enough {' and '.join(name for name, rows in too_large.items() if rows[row])})"
 
 
 def requests_by_unit(requests: Mapping[str, int]) -> dict[str, int]:

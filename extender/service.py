@@ -190,7 +190,7 @@ class VerbService:
         self._cache.expire(time.monotonic())
         view = self._cache.view
         answer = verbs.prioritize_candidates(view, question, self._settings, rows)
-        return Prepared(weakref.ref(view), answer, wire.encode_prioritize(question, answer))
+        return Prepared(question.pod, weakref.ref(view), answer, wire.encode_prioritize(question, answer))
 
     def _count_filter(self, answer: FilterAnswer) -> None:
         if answer.error:
@@ -215,7 +215,7 @@ class VerbService:
         line = None
         if question.form is Form.NAMES:
             line = self._handoff.find(question.pod.uid, question.listed.json, view.snapshot.table)
-        if line is not None and line.prepared is not None and line.prepared.view() is view:
+        if line is not None and line.prepared is not None and line.prepared.answers(question.pod, view):
             answer, encoded = line.prepared.answer, line.prepared.body
         else:
             answer = verbs.prioritize_candidates(view, question, self._settings, None if line is None else line.rows)

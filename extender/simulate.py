@@ -27,6 +27,9 @@ from extender.packing.types import Phase, PodInfo
 # 100 / MaxExtenderPriority: what kube-scheduler >= 1.17 multiplies an extender's score by, besides its weight.
 EXTENDER_SCALE: Final = 10
 SHIPPED_WEIGHT: Final = 130
+MAX_WEIGHT: Final = 10**15
+"""Scores times this, and all in-tree scores on top, are 64-bit integers still."""
+
 _MIN_FEASIBLE: Final = 100
 _MIN_PERCENT: Final = 5
 
@@ -147,13 +150,17 @@ class KubeScheduler:
         self.snapshot = self.snapshot.without_pod(pod)
 
     def _sample(self, rows: Rows) -> Rows:
-        """Return the window of feasible rows that sampling leaves, starting where the last cycle stopped."""
+        """Return the window of feasible rows that sampling leaves, starting where the last cycle stopped.
+
+        A search ends at the first feasible node beyond the limit, and the next one starts there, whatever was refused
+        on the way (schedule_one.go: ``nextStartNodeIndex + processedNodes``); one that ends nowhere goes once around.
+        """
         limit = nodes_to_find(len(self.snapshot), self.config.percentage)
         if len(rows) <= limit:
             return rows
-        window = np.roll(rows, -int(np.searchsorted(rows, self._start)))[:limit]
-        self._start = (int(window[-1]) + 1) % len(self.snapshot)
-        return window
+        ahead = np.roll(rows, -int(np.searchsorted(rows, self._start)))
+        self._start = int(ahead[limit])
+        return ahead[:limit]
 
     def _choose(self, pod: PodInfo, rows: Rows) -> int:
         if len(rows) == 1:

@@ -6,26 +6,22 @@ author wrote without a word. Pure: text in, value and faults out; never raises f
 
 from __future__ import annotations
 
-import difflib
 import json
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import yaml
+from yaml.constructor import ConstructorError
 
-_TIMESTAMP = "tag:yaml.org,2002:timestamp"
+from extender.textvalues import PlainLoader, json_float, json_integer, read_json
 
-
-class _Loader(yaml.SafeLoader):
-    """SafeLoader without dates: `2024-01-01` stays text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.yaml_implicit_resolvers = {
-            first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
-            for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-        }
+# Aliases may stand for so many characters beside twice the text's own; a thousandfold is a bomb, not a configuration.
+_ROOM: Final = 10**5
+_DEEPEST: Final = 100
+# What PyYAML lets through beside its own errors: `%YAML` of a thousand digits, `"\UFFFFFFFF"`.
+_SLIPS: Final = (ValueError, ArithmeticError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +40,7 @@ def read_document(text: str) -> Document:
 
 def _is_json(text: str) -> bool:
     try:
-        json.loads(text)
+        read_json(text)
     except (ValueError, RecursionError):
         return False
     return True
@@ -54,27 +50,48 @@ def _read_json(text: str) -> Document:
     twice: list[str] = []
 
     def pairs(items: list[tuple[str, object]]) -> dict[str, object]:
-        keys = [key for key, _ in items]
-        twice.extend(f"{key}: given twice" for key in dict.fromkeys(keys) if keys.count(key) > 1)
+        counts = Counter(key for key, _ in items)
+        twice.extend(f"{key}: given twice" for key, count in counts.items() if count > 1)
         return dict(items)
 
-    return Document(json.loads(text, object_pairs_hook=pairs), tuple(twice))
+    value = json.loads(text, object_pairs_hook=pairs, parse_int=json_integer, parse_float=json_float)
+    return Document(value, tuple(twice)) if _depth(value) <= _DEEPEST else Document(None, (_TOO_DEEP,))
 
 
-# What PyYAML lets through: a wrong value under an explicit tag (!!bool x), numbers of thousands of digits, nesting.
-_SLIPS: Final = (ValueError, LookupError, AttributeError, RecursionError)
+_TOO_DEEP: Final = f"file: nested more than {_DEEPEST} deep"
+
+
+def _depth(value: object) -> int:
+    """Return how many objects and arrays stand inside one another, counted until it is too many."""
+    level, depth = [value], 0
+    while level and depth <= _DEEPEST:
+        level = [inner for item in level for inner in _inside(item)]
+        depth += 1
+    return depth
+
+
+def _inside(value: object) -> Collection[object]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _read_yaml(text: str) -> Document:
     try:
-        loader = _Loader(text)
+        loader = PlainLoader(text)
         node = loader.get_single_node()
-        value = None if node is None else loader.construct_document(node)
+        if node is None:
+            return Document(None, ())
+        size = _size(node, {})
+        if size.depth > _DEEPEST:
+            return Document(None, (_TOO_DEEP,))
+        if size.characters > _ROOM + 2 * len(text):
+            return Document(None, ("file: its aliases stand for far more than is written",))
+        return Document(loader.construct_document(node), tuple(_duplicates(node, "", set())))
+    except RecursionError:
+        return Document(None, (_TOO_DEEP,))
     except (yaml.YAMLError, *_SLIPS) as error:
         return Document(None, (f"file: not readable as YAML: {_one_line(error)}",))
-    if _is_cyclic(node, set(), set()):
-        return Document(None, ("file: an alias stands inside what it names",))
-    return Document(value, tuple(_duplicates(node, "", set())))
 
 
 def _one_line(error: Exception) -> str:
@@ -84,24 +101,38 @@ def _one_line(error: Exception) -> str:
     return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
 
 
-def _children(node: yaml.Node | None) -> Iterator[yaml.Node]:
+def _children(node: yaml.Node) -> Iterator[yaml.Node]:
     if isinstance(node, yaml.SequenceNode):
         yield from node.value
     elif isinstance(node, yaml.MappingNode):
-        yield from (value for _, value in node.value)
+        for pair in node.value:
+            yield from pair
 
 
-def _is_cyclic(node: yaml.Node | None, above: set[int], done: set[int]) -> bool:
-    """Depth first: a node met again below itself closes a circle; one in `done` has been seen to be free of any."""
-    if id(node) in done:
-        return False
-    if id(node) in above:
-        return True
-    above.add(id(node))
-    found = any(_is_cyclic(child, above, done) for child in _children(node))
-    above.discard(id(node))
-    done.add(id(node))
-    return found
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """How long and how deep a node is once its aliases are written out."""
+
+    characters: int
+    depth: int
+
+
+def _size(node: yaml.Node, done: dict[int, _Size | None]) -> _Size:
+    """Measure a node, each once; None in `done` marks those that are still open.
+
+    Raises:
+        ConstructorError: for a circle.
+    """
+    if id(node) not in done:
+        done[id(node)] = None
+        inner = [_size(child, done) for child in _children(node)]
+        own = 1 + len(node.value) if isinstance(node, yaml.ScalarNode) else 1
+        characters = own + sum(size.characters for size in inner)
+        done[id(node)] = _Size(characters, 1 + max((size.depth for size in inner), default=0))
+    size = done[id(node)]
+    if size is None:
+        raise ConstructorError(None, None, "an alias stands inside what it names", node.start_mark)
+    return size
 
 
 def _duplicates(node: yaml.Node | None, path: str, seen: set[int]) -> Iterator[str]:
@@ -130,10 +161,3 @@ def _doubled_keys(node: yaml.MappingNode, path: str) -> Iterator[str]:
 def join(path: str, key: str) -> str:
     """Return `path.key`, or `key` alone at the top."""
     return f"{path}.{key}" if path else key
-
-
-def nearest(word: str, known: Collection[str]) -> str:
-    """Return `; did you mean X?` for the known word most like this one, or nothing when none is alike."""
-    folded = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=0.6)
-    return f"; did you mean {folded[close[0]]}?" if close else ""

@@ -13,10 +13,13 @@ from rich.text import Text
 from extender.packing.plan import JointPlan, Status
 from extender.packing.problem import Goal
 from extender.plan_report import PlanReport
+from extender.printable import shortened
+from extender.remarks import condensed
 from extender.reports import SIZES, FitReport, FitRow, GpuRow, GpusReport, ModelRow
-from extender.simulation_report import SimulationReport, SimulationSummary
+from extender.simulation_report import PlacementRow, SimulationReport, SimulationSummary
 
 _LISTED: Final = 4
+_LONGEST_WARNING: Final = 1000
 _USUAL_RESOURCE: Final = "nvidia.com/gpu"
 _STYLE: Final = {"fits": "green", "busy": "yellow", "never": "red", "gated": "cyan"}
 
@@ -95,7 +98,8 @@ def _pod(row: FitRow) -> RenderableType:
         Text(f"  {row['verdict']}", style=_STYLE.get(word, "")),
     ]
     if row["fits"]:
-        lines.append(Text(f"    fits   {_some(row['fits'])}"))
+        order = " (best first)" if len(row["fits"]) > 1 else ""
+        lines.append(Text(f"    fits   {_some(row['fits'])}{order}"))
     lines += [Text(f"    {kind:<6} {line}") for kind in ("busy", "never") for line in _reasons(row[kind])]
     if row["remedy"]:
         lines.append(Text(f"  {row['remedy']}"))
@@ -123,16 +127,13 @@ def _reasons(reasons: Mapping[str, str]) -> list[str]:
 
 def render_simulation(report: SimulationReport) -> RenderableType:
     """Return the report of `simulate` as a table, arrivals in order, with the totals below."""
-    table = plain_table("POD", "NODE", "WHY NOT")
-    for row in report["placements"]:
-        table.add_row(row["pod"], row["node"] or Text("-", style="red"), row["reason"])
     total = report["summary"]
     stranded = ", ".join(f"{gpus} for {size}-GPU pods" for size, gpus in total["stranded_gpus"].items() if gpus)
     lines = [
         _placed(total),
         f"{total['free_gpus']} whole GPUs left free; of these are in pieces too small: {stranded or 'none'}.",
     ]
-    return Group(table, *lines, *warning_lines(report["warnings"]))
+    return Group(_placements(report["placements"]), *lines, *warning_lines(report["warnings"]))
 
 
 def _placed(total: SimulationSummary) -> str:
@@ -147,9 +148,7 @@ def render_plan(report: PlanReport, plan: JointPlan) -> RenderableType:
     """Return the report of `plan` as a table in the order of the queue, with what is proved below."""
     if not report["placements"]:
         return Text("No pod is waiting to be placed.")
-    table = plain_table("POD", "NODE", "WHY NOT")
-    for row in report["placements"]:
-        table.add_row(row["pod"], row["node"] or Text("-", style="red"), row["reason"])
+    table = _placements(report["placements"])
     pods = f"{report['placed']} of {len(report['placements'])} pods placed, {report['placed_gpus']} GPUs"
     if plan.status is Status.OPTIMAL:
         proof = "proved: no plan places more, higher priorities first"
@@ -169,6 +168,14 @@ def _nodes_opened(plan: JointPlan) -> Iterator[str]:
 # ---------------------------------------------------------------- both
 
 
+def _placements(rows: Iterable[PlacementRow]) -> Table:
+    table = plain_table("POD", "NODE", "WHY NOT")
+    for row in rows:
+        node = Text(row["node"]) if row["node"] else Text("-", style="red")
+        table.add_row(Text(row["pod"]), node, Text(row["reason"]))
+    return table
+
+
 def plain_table(*columns: str) -> Table:
     """Return an empty table without lines."""
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -182,6 +189,8 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:_LISTED]) + more
 
 
-def warning_lines(lines: Iterable[str]) -> list[Text]:
-    """Return warnings as lines below a table."""
-    return [Text(f"warning: {line}", style="yellow") for line in lines]
+def warning_lines(lines: Sequence[str]) -> list[Text]:
+    """Return warnings as lines below a table, those of one sort in a few."""
+    kept = condensed(lines)
+    texts = [Text(f"warning: {shortened(line, _LONGEST_WARNING)}", style="yellow") for line in kept]
+    return texts if len(kept) == len(lines) else [*texts, Text(f"-o json lists all {len(lines):,} warnings")]

@@ -30,7 +30,6 @@ _POD: Final = "Pod"
 _BUDGET: Final = "PodDisruptionBudget"
 _BUDGETS: Final = frozenset({_BUDGET, f"{_BUDGET} of policy/v1", f"{_BUDGET} of policy/v1beta1"})
 _FINISHED: Final = frozenset({str(Phase.SUCCEEDED), str(Phase.FAILED)})
-_LISTED: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +176,7 @@ class _Merge:
 
     def all_warnings(self) -> list[str]:
         """Return the warnings of the objects, then of the merge."""
-        lines = [f"{name}: given more than once; the last one counts" for name in self.twice[:_LISTED]]
-        if (more := len(self.twice) - _LISTED) > 0:
-            lines[-1] += f" (and {more} more like this)"
+        lines = [f"{name}: given more than once; the last one counts" for name in self.twice]
         return [*self.warnings, *lines, *self._ignored()]
 
     def _ignored(self) -> Iterator[str]:

@@ -18,6 +18,8 @@ import yaml
 
 from extender.dump.yamlvalues import load_values
 from extender.errors import DumpError
+from extender.printable import shortened
+from extender.textvalues import json_float, json_integer, mended, read_json
 
 T = TypeVar("T")
 
@@ -27,6 +29,8 @@ _BLANKS = re.compile(r"(?:\s|---(?=\s))*")  # JSON objects with YAML's separator
 _UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _PATH = re.compile(r"(?P<message>.*) - at `\$(?P<path>.*)`", re.DOTALL)
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]|(\[\.\.\.\])")
+_BEYOND: Final = "out of range"  # what msgspec says of a number that no type of ours holds
+_LONGEST_NAME: Final = 300
 
 
 class _Meta(msgspec.Struct, frozen=True, gc=False):
@@ -79,9 +83,10 @@ class Item:
 
     def fault(self, text: str) -> DumpError:
         """Return an error about this item; `text` starts with the field."""
-        return DumpError(
-            f"{self.source}: item {self.number} ({self.kind or 'no kind'} {self.name or 'without a name'}): {text}"
+        kind, name = (
+            shortened(text, _LONGEST_NAME) for text in (self.kind or "no kind", self.name or "without a name")
         )
+        return DumpError(f"{self.source}: item {self.number} ({kind} {name}): {text}")
 
 
 def read_items(source: str, data: bytes) -> Iterator[Item]:
@@ -114,7 +119,26 @@ def _item(source: str, number: int, value: object, hint: str) -> Item:
 
 
 def _decode(value: object, type_: type[T]) -> T:
-    return msgspec.json.decode(value, type=type_) if isinstance(value, msgspec.Raw) else msgspec.convert(value, type_)
+    if not isinstance(value, msgspec.Raw):
+        return msgspec.convert(value, type_)
+    try:
+        return msgspec.json.decode(value, type=type_)
+    except msgspec.ValidationError as error:
+        if _BEYOND not in str(error):
+            raise
+        return _decode_beyond(value, type_, error)
+
+
+def _decode_beyond(value: msgspec.Raw, type_: type[T], error: msgspec.ValidationError) -> T:
+    """Decode an object with a number beyond all bounds as if it were text: an amount like that is said, and is no more.
+
+    Raises:
+        msgspec.ValidationError: when it stands where only a number can stand.
+    """
+    try:
+        return msgspec.convert(read_json(bytes(value).decode()), type_)
+    except (msgspec.ValidationError, ValueError):
+        raise error from None
 
 
 # ---------------------------------------------------------------- documents
@@ -162,12 +186,12 @@ def _json(source: str, text: bytes) -> list[Any]:
     try:
         return [msgspec.json.decode(text, type=msgspec.Raw)]
     except (msgspec.DecodeError, RecursionError):
-        return list(_json_stream(source, text.decode()))
+        return list(_json_stream(source, mended(text).decode()))
 
 
 def _json_stream(source: str, text: str) -> Iterator[Any]:
     """Yield the values of a text with several, or tell where it stops being JSON."""
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder(parse_int=json_integer, parse_float=json_float)
     at = _after_blanks(text, 0)
     while at < len(text):
         try:
@@ -219,11 +243,26 @@ def _in_words(error: Exception, value: object) -> str:
 
 def _bad_key(value: object, path: str) -> str | None:
     """Return the key whose value is no text in the mapping that msgspec calls `path[...]`."""
-    found: Any = msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
+    found = _opened(value)
     for name, index, _ in _STEP.findall(path):
         if isinstance(found, dict) and name:
-            found = found.get(name)
+            found = _opened(found.get(name))
         elif isinstance(found, list) and index:
-            found = found[int(index)]
+            found = _opened(found[int(index)])
     entries = found.items() if isinstance(found, dict) else ()
-    return next((str(key) for key, text in entries if not isinstance(text, str | None)), None)
+    return next((str(key) for key, item in entries if not _is_text(item)), None)
+
+
+def _opened(value: object) -> object:
+    """Return an object or array of JSON text with what is in it unread, anything else as it is."""
+    if isinstance(value, msgspec.Raw) and _start(value) in b"{[":
+        return msgspec.json.decode(value, type=dict[str, msgspec.Raw] | list[msgspec.Raw])
+    return value
+
+
+def _start(text: msgspec.Raw) -> bytes:
+    return bytes(memoryview(text)[:1])
+
+
+def _is_text(value: object) -> bool:
+    return _start(value) in b'"n' if isinstance(value, msgspec.Raw) else isinstance(value, str | None)

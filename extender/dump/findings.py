@@ -13,7 +13,6 @@ from extender.packing.types import NodeInfo, PodInfo
 from extender.selectorhints import SelectorHints
 
 _LISTED: Final = 3
-_LINES: Final = 20
 _PILE: Final = 3
 """So many pods refused at admission make a warning; one or two happen when a device breaks."""
 
@@ -43,11 +42,11 @@ def findings(
     for pod in pods:
         (bound[pod.node_name] if pod.holds else waiting).append(pod)
     return [
-        *_capped(_refusals(nodes, refused)),
-        *_capped(_overcommitted(nodes, bound)),
-        *_capped(_served_by_dra(nodes, bound)),
-        *_capped(_orphans(nodes, bound)),
-        *_capped(_misspelt(nodes, waiting)),
+        *_refusals(nodes, refused),
+        *_overcommitted(nodes, bound),
+        *_served_by_dra(nodes, bound),
+        *_orphans(nodes, bound),
+        *_misspelt(nodes, waiting),
     ]
 
 
@@ -101,12 +100,3 @@ def _count(pods: Sequence[PodInfo]) -> str:
 def _some(pods: Sequence[PodInfo]) -> str:
     names = sorted(pod.key for pod in pods)
     return ", ".join(names[:_LISTED]) + (", ..." if len(names) > _LISTED else "")
-
-
-def _capped(lines: Iterable[str]) -> list[str]:
-    """Return the first lines; the last one says how many more of its sort there are."""
-    everything = list(lines)
-    if len(everything) <= _LINES:
-        return everything
-    kept = everything[:_LINES]
-    return [*kept[:-1], f"{kept[-1]} (and {len(everything) - _LINES} more like this)"]

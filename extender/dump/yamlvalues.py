@@ -1,7 +1,7 @@
 """YAML as plain values, straight from libyaml's events.
 
 Says the same as PyYAML's CSafeLoader, eight times as fast: PyYAML makes a tree of nodes first, and works out the type
-of every plain scalar anew. Two things differ on purpose: dates stay text, as the API has them, and so does a lone `=`.
+of every plain scalar anew. What differs on purpose is what `extender.textvalues` says of scalars.
 """
 
 from __future__ import annotations
@@ -12,18 +12,20 @@ from typing import Any, Final, NoReturn
 import yaml
 from yaml.constructor import ConstructorError
 
-_TAG: Final = "tag:yaml.org,2002:"
-_STAY_TEXT: Final = frozenset({f"{_TAG}timestamp", f"{_TAG}value"})
-_COLLECTIONS: Final = frozenset({None, "!", f"{_TAG}map", f"{_TAG}seq"})
+from extender.textvalues import TAG, PlainLoader
+
+_COLLECTIONS: Final = frozenset({None, "!", f"{TAG}map", f"{TAG}seq"})
 _MERGE: Final = "<<"
+# So many values may aliases stand for in one document; nobody repeats more by hand.
+_MOST_BY_ALIAS: Final = 10**6
 
 
 def load_values(text: bytes) -> Iterator[Any]:
     """Yield the value of each document.
 
     Raises:
-        yaml.YAMLError: for what is no YAML, and for tags beyond the plain types.
-        ValueError: for a scalar that is not what its tag says.
+        yaml.YAMLError: for what is no YAML, tags beyond the plain types, scalars that are not what their tag says, and
+            aliases that stand for more than a dump can mean.
     """
     events = yaml.parse(text, Loader=yaml.CSafeLoader)
     scalars = _Scalars()
@@ -32,15 +34,11 @@ def load_values(text: bytes) -> Iterator[Any]:
             yield _Document(events, scalars).value(next(events))
 
 
-class _Scalars(yaml.SafeLoader):
+class _Scalars(PlainLoader):
     """Knows the type of a plain scalar; remembers what it has seen, as dumps repeat themselves."""
 
     def __init__(self) -> None:
         super().__init__("")
-        self.yaml_implicit_resolvers = {
-            first: [(tag, pattern) for tag, pattern in resolvers if tag not in _STAY_TEXT]
-            for first, resolvers in self.yaml_implicit_resolvers.items()
-        }
         self._plain: dict[str, Any] = {}
 
     def read(self, event: yaml.ScalarEvent) -> Any:  # noqa: ANN401 - any YAML value
@@ -49,12 +47,12 @@ class _Scalars(yaml.SafeLoader):
         if not plain:
             return event.value if quoted else self._tagged(event.tag, event)
         if event.value not in self._plain:
-            tag = self.resolve(yaml.ScalarNode, event.value, (True, False))  # type: ignore[no-untyped-call]
-            self._plain[event.value] = event.value if tag == f"{_TAG}str" else self._tagged(tag, event)
+            tag = self.resolve(yaml.ScalarNode, event.value, (True, False))
+            self._plain[event.value] = event.value if tag == f"{TAG}str" else self._tagged(tag, event)
         return self._plain[event.value]
 
     def _tagged(self, tag: str | None, event: Any) -> Any:  # noqa: ANN401
-        if tag == f"{_TAG}merge":
+        if tag == f"{TAG}merge":
             return event.value
         return self.construct_object(yaml.ScalarNode(tag or "", event.value, event.start_mark, event.end_mark))
 
@@ -66,18 +64,36 @@ class _Document:
         self._events = events
         self._scalars = scalars
         self._anchors: dict[str, Any] = {}
+        # How many values have been read, those behind aliases included; how many an anchor stands for; and how many
+        # came by alias.
+        self._read = 0
+        self._sizes: dict[str, int] = {}
+        self._by_alias = 0
 
     def value(self, event: Any) -> Any:  # noqa: ANN401
         """Return the value that starts with an event, and take all its events."""
+        self._read += 1
         if isinstance(event, yaml.ScalarEvent):
             return self._named(event, self._scalars.read(event))
         if isinstance(event, yaml.AliasEvent):
-            if event.anchor not in self._anchors:
-                _refuse(f"found undefined alias {event.anchor!r}", event)
-            return self._anchors[event.anchor]
+            return self._alias(event)
         if event.tag not in _COLLECTIONS:
             _refuse(f"could not determine a constructor for the tag {event.tag!r}", event)
-        return self._sequence(event) if isinstance(event, yaml.SequenceStartEvent) else self._mapping(event)
+        before = self._read
+        value = self._sequence(event) if isinstance(event, yaml.SequenceStartEvent) else self._mapping(event)
+        if event.anchor is not None:
+            self._sizes[event.anchor] = self._read - before
+        return value
+
+    def _alias(self, event: yaml.AliasEvent) -> Any:  # noqa: ANN401
+        if event.anchor not in self._anchors:
+            _refuse(f"found undefined alias {event.anchor!r}", event)
+        inside = self._sizes.get(event.anchor, 0)
+        self._read += inside
+        self._by_alias += inside
+        if self._by_alias > _MOST_BY_ALIAS:
+            _refuse(f"aliases stand for more than {_MOST_BY_ALIAS:,} values", event)
+        return self._anchors[event.anchor]
 
     def _named(self, event: Any, value: Any) -> Any:  # noqa: ANN401
         if event.anchor is not None:

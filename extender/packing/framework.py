@@ -48,6 +48,12 @@ def best_row(policy: Policy, snapshot: Snapshot, pod: PodInfo, rows: Rows) -> in
     return int(rows[winner(snapshot.table, rows, policy.score(snapshot, pod, rows))])
 
 
+def ranked(policy: Policy, snapshot: Snapshot, pod: PodInfo, rows: Rows) -> Rows:
+    """Return the rows in the order the policy prefers them: the one that would get the 10 first."""
+    utilities = policy.score(snapshot, pod, rows)
+    return rows[np.lexsort((snapshot.table.hash_rank[rows], -utilities))]
+
+
 def winner(table: NodeTable, rows: Rows, utilities: Utilities) -> int:
     """Return the position of the best row: highest utility, then the fixed order of name hashes."""
     best = np.flatnonzero(utilities == utilities.max())

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from extender.config import check_document
+from extender.printable import shown
 from extender.schedulerconfig import component, own, policy
 from extender.schedulerconfig.reading import read_extenders
 from extender.schedulerconfig.rules import EXTENDER_RULES, among, weigh
@@ -113,7 +114,7 @@ def _judge(kind: str, value: object, known_policies: Collection[str] | None) -> 
     elif not isinstance(value, Mapping):
         yield fault("file", "must be a mapping")
     elif kind == UNKNOWN:
-        yield fault("kind", f"must be {POLICY} or {COMPONENT}, got {value.get('kind')!r}")
+        yield fault("kind", f"must be {POLICY} or {COMPONENT}, got {shown(value.get('kind'))}")
     else:
         yield from _judge_scheduler({str(key): item for key, item in value.items()}, legacy=kind == POLICY)
 
@@ -125,7 +126,8 @@ def _judge_scheduler(value: Values, *, legacy: bool) -> Iterator[Finding]:
         yield from rule(value)
     extenders, misread = read_extenders(value.get("extenders"), "extenders", legacy=legacy)
     yield from misread
-    yield from among(extenders, "extenders", legacy=legacy)
+    beside_policy = not legacy and component.of_policy_times(value)
+    yield from among(extenders, "extenders", legacy=legacy, beside_policy=beside_policy)
     # What a value means that could not be read is of no interest, and mostly wrong.
     faulty = {finding.path for finding in misread if finding.fatal}
     for extender in extenders:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from extender.schedulerconfig.values import Finding, Values, fault, mappings, note, unknown_keys
+from extender.printable import shown
+from extender.schedulerconfig.values import Finding, Values, fault, is_integer, mappings, note, unknown_keys
 
 GROUP: Final = "kubescheduler.config.k8s.io/"
 CURRENT: Final = "v1"
@@ -19,6 +20,7 @@ _LIVES: Final = {
     "v1beta2": "1.22 to 1.28 at most",
     "v1beta3": "1.23 to 1.28",
 }
+_OF_POLICY_TIMES: Final = frozenset({"v1alpha1", "v1alpha2", "v1beta1", "v1beta2"})
 _KEYS: Final = frozenset(
     {
         "apiVersion",
@@ -88,7 +90,12 @@ def check_version(value: Values) -> Iterator[Finding]:
     elif version == "v1alpha1":
         yield fault("apiVersion", "v1alpha1 has no extenders; they stood in a Policy then.")
     else:
-        yield fault("apiVersion", f"must be {GROUP}{CURRENT} (or one of its betas), got {api_version!r}")
+        yield fault("apiVersion", f"must be {GROUP}{CURRENT} (or one of its betas), got {shown(api_version)}")
+
+
+def of_policy_times(value: Values) -> bool:
+    """Tell whether a kube-scheduler that reads this version (up to 1.22) may have a Policy beside it."""
+    return str(value.get("apiVersion")).removeprefix(GROUP) in _OF_POLICY_TIMES
 
 
 def check_keys(value: Values) -> Iterator[Finding]:
@@ -117,11 +124,11 @@ def check_numbers(value: Values) -> Iterator[Finding]:
     """Judge the ranges that validation checks."""
     for key in ("parallelism", "podInitialBackoffSeconds", "podMaxBackoffSeconds"):
         number = value.get(key)
-        if number is not None and (not _is_integer(number) or int(str(number)) <= 0):
-            yield fault(key, f"must be an integer above 0, got {number!r}")
+        if number is not None and (not is_integer(number) or int(str(number)) <= 0):
+            yield fault(key, f"must be an integer above 0, got {shown(number)}")
     lock = _section(value, "leaderElection").get("resourceLock")
     if lock is not None and lock != "leases":
-        yield fault("leaderElection.resourceLock", f"must be leases, got {lock!r}")
+        yield fault("leaderElection.resourceLock", f"must be leases, got {shown(lock)}")
 
 
 def check_profiles(value: Values) -> Iterator[Finding]:
@@ -161,8 +168,8 @@ def check_sampling(value: Values) -> Iterator[Finding]:
 
 
 def _sampling(path: str, percent: object) -> Iterator[Finding]:
-    if percent is not None and (not _is_integer(percent) or not 0 <= int(str(percent)) <= ALL_PERCENT):
-        yield fault(path, f"must be an integer from 0 to 100, got {percent!r}")
+    if percent is not None and (not is_integer(percent) or not 0 <= int(str(percent)) <= ALL_PERCENT):
+        yield fault(path, f"must be an integer from 0 to 100, got {shown(percent)}")
         return
     share = int(str(percent or 0))
     if share == ALL_PERCENT:
@@ -209,10 +216,6 @@ def _weights(profile: Values) -> int:
 def _section(value: Values, key: str) -> Values:
     section = value.get(key)
     return section if isinstance(section, Mapping) else {}
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 COMPONENT_RULES: Final = (check_version, check_keys, check_numbers, check_profiles, check_sampling)

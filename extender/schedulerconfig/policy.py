@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from extender.schedulerconfig.values import Finding, Values, fault, mappings, note
-from extender.strictyaml import nearest
+from extender.printable import shown
+from extender.schedulerconfig.values import Finding, Values, fault, is_integer, mappings, note
+from extender.spelling import nearest
 
 API_VERSIONS: Final = ("v1", "kubescheduler.config.k8s.io/v1")
 _KEYS: Final = (
@@ -91,7 +92,7 @@ def check_version(value: Values) -> Iterator[Finding]:
     """Judge `apiVersion`, and say that the kind is gone."""
     version = value.get("apiVersion")
     if version not in API_VERSIONS:
-        yield fault("apiVersion", f"must be {' or '.join(API_VERSIONS)} (the second from 1.17), got {version!r}")
+        yield fault("apiVersion", f"must be {' or '.join(API_VERSIONS)} (the second from 1.17), got {shown(version)}")
     yield note("kind", "a Policy is read by kube-scheduler up to 1.22; 1.23 removed it (--policy-config-file is gone).")
 
 
@@ -154,8 +155,8 @@ def check_priorities(value: Values) -> Iterator[Finding]:
     yield from _gone("priorities", names & _OLDER_PRIORITIES)
     for index, item in enumerate(mappings(value, "priorities")):
         weight = item.get("weight")
-        if not isinstance(weight, int) or weight <= 0:
-            yield fault(f"priorities[{index}].weight", f"must be an integer above 0, got {weight!r}")
+        if not is_integer(weight) or int(str(weight)) <= 0:
+            yield fault(f"priorities[{index}].weight", f"must be an integer above 0, got {shown(weight)}")
     for name in sorted(names & _BROKEN_IN_1_22):
         yield note("priorities", f"{name}: {_AT_V2}.")
     if _OVERRIDING in names:

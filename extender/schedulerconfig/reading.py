@@ -10,8 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from extender.schedulerconfig.values import Extender, Finding, Managed, Values, duration_seconds, fault, note
-from extender.strictyaml import join, nearest
+from extender.printable import shown
+from extender.schedulerconfig.values import (
+    Extender,
+    Finding,
+    Managed,
+    Values,
+    duration_seconds,
+    fault,
+    is_integer,
+    note,
+)
+from extender.spelling import nearest
+from extender.strictyaml import join
 
 _ATTRIBUTES: Final = {
     "urlPrefix": "url_prefix",
@@ -95,7 +106,8 @@ class _Reader:
             if proper is None:
                 self.findings.append(self._unknown(key, known, path))
             elif value is not None and not _is(value, known[proper]):
-                self.findings.append(fault(join(path, key), f"must be {_TYPE_NAMES[known[proper]]}, got {value!r}"))
+                words = f"must be {_TYPE_NAMES[known[proper]]}, got {shown(value)}"
+                self.findings.append(fault(join(path, key), words))
             elif value is not None:
                 fields[proper] = value
         return fields
@@ -107,12 +119,12 @@ class _Reader:
 
     def _timeout(self, value: object, path: str) -> float | None:
         """Return seconds. A Policy counts integer nanoseconds, the newer kind has a text such as `2s`."""
-        if self.legacy and isinstance(value, int) and _is(value, int):
+        if self.legacy and isinstance(value, int) and is_integer(value):
             return value / 1e9
         seconds = duration_seconds(value) if isinstance(value, str) and not self.legacy else None
         if seconds is None:
             form = "integer nanoseconds (2000000000 is 2 s)" if self.legacy else "a duration in text, such as 2s"
-            self.findings.append(fault(path, f"must be {form}, got {value!r}"))
+            self.findings.append(fault(path, f"must be {form}, got {shown(value)}"))
         return seconds
 
     def _managed(self, items: list[object], path: str) -> Iterator[Managed]:
@@ -126,4 +138,4 @@ class _Reader:
 
 
 def _is(value: object, kind: type) -> bool:
-    return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
+    return is_integer(value) if kind is int else isinstance(value, kind)

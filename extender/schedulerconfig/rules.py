@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from extender.printable import shown
 from extender.schedulerconfig.values import (
     DEFAULT_TIMEOUT_SECONDS,
     Extender,
@@ -34,21 +35,30 @@ _QUALIFIED_NAME = re.compile(
 
 
 def ours(extender: Extender) -> Iterator[Finding]:
-    """Say when this does not look like our own registration."""
+    """Say when this does not look like our own registration, or is ours and names a verb that we do not answer."""
+    known = f":{OUR_PORT}" in extender.url_prefix or "gpu-extender" in extender.url_prefix
     verbs = {
         "filter": extender.filter_verb,
         "prioritize": extender.prioritize_verb,
         "preempt": extender.preempt_verb,
         "bind": extender.bind_verb,
     }
-    strange = [f"{name}Verb {verb}" for name, verb in verbs.items() if verb and verb.split("/")[-1] != name]
-    if strange:
+    strange = {name: verb for name, verb in verbs.items() if verb and verb.rstrip("/").split("/")[-1] != name}
+    if known:
+        for name, verb in strange.items():
+            yield fault(
+                extender.at(f"{name}Verb"),
+                f"{shown(verb)} is none of gpu-extender's verbs (filter, prioritize, preempt, bind): every call is a "
+                f"404. Write {name}Verb: {name}.",
+            )
+    elif strange:
+        listed = ", ".join(f"{name}Verb {verb}" for name, verb in strange.items())
         yield note(
             extender.path,
-            f"not gpu-extender's: it answers filter, prioritize, preempt and bind, so {', '.join(strange)} would be "
-            "404. Judged all the same.",
+            f"not gpu-extender's: it answers filter, prioritize, preempt and bind, so {listed} would be 404. Judged "
+            "all the same.",
         )
-    elif f":{OUR_PORT}" not in extender.url_prefix and "gpu-extender" not in extender.url_prefix:
+    else:
         yield note(
             extender.at("urlPrefix"),
             f"not the port gpu-extender ships with ({OUR_PORT}); if this is another extender, the rest holds for it "
@@ -61,7 +71,7 @@ def address(extender: Extender) -> Iterator[Finding]:
     path = extender.at("urlPrefix")
     host = _host(extender.url_prefix)
     if not host:
-        yield fault(path, f"{extender.url_prefix!r} is no http:// or https:// address: every call fails.")
+        yield fault(path, f"{shown(extender.url_prefix)} is no http:// or https:// address: every call fails.")
         return
     if ".svc" in host:
         yield note(
@@ -225,14 +235,15 @@ def managed(extender: Extender) -> Iterator[Finding]:
 
 def _managed_name(entry: Managed, path: str) -> Iterator[Finding]:
     """`validateExtendedResourceName`; the 1.6-era resource falls to its `kubernetes.io/` rule."""
+    name = shown(entry.name)
     if "kubernetes.io/" in entry.name:
-        yield fault(path, f"{entry.name!r} holds kubernetes.io/ and is refused at start; leave managedResources out.")
+        yield fault(path, f"{name} holds kubernetes.io/ and is refused at start; leave managedResources out.")
     elif "/" not in entry.name:
-        yield fault(path, f"{entry.name!r} has no / and is refused at start: only extended resources may stand here.")
+        yield fault(path, f"{name} has no / and is refused at start: only extended resources may stand here.")
     elif entry.name.startswith("requests."):
-        yield fault(path, f"{entry.name!r} starts with requests. and is refused at start.")
+        yield fault(path, f"{name} starts with requests. and is refused at start.")
     elif not _QUALIFIED_NAME.fullmatch(entry.name):
-        yield fault(path, f"{entry.name!r} is no valid resource name and is refused at start.")
+        yield fault(path, f"{name} is no valid resource name and is refused at start.")
 
 
 EXTENDER_RULES: Final[tuple[Callable[[Extender], Iterator[Finding]], ...]] = (
@@ -247,8 +258,8 @@ EXTENDER_RULES: Final[tuple[Callable[[Extender], Iterator[Finding]], ...]] = (
 )
 
 
-def among(extenders: tuple[Extender, ...], path: str, *, legacy: bool) -> Iterator[Finding]:
-    """Judge all extenders of a file together."""
+def among(extenders: tuple[Extender, ...], path: str, *, legacy: bool, beside_policy: bool) -> Iterator[Finding]:
+    """Judge all extenders of a file together; `beside_policy`: a Policy that registers them may stand beside it."""
     binders = [extender.path for extender in extenders if extender.bind_verb]
     if len(binders) > 1:
         yield fault(path, f"{len(binders)} set bindVerb ({', '.join(binders)}); only one may, kube-scheduler refuses.")
@@ -257,7 +268,13 @@ def among(extenders: tuple[Extender, ...], path: str, *, legacy: bool) -> Iterat
         if entry.name in first:
             yield fault(f"{entry.path}.name", f"{entry.name} is managed by {first[entry.name]} already; refused.")
         first.setdefault(entry.name, entry.path)
-    if not extenders:
+    if not extenders and beside_policy:
+        yield note(
+            path,
+            "none registered here, as it should be where a Policy beside this file does it (--policy-config-file, up "
+            "to 1.22; then this file adds what a Policy has no place for). Without one gpu-extender is never asked.",
+        )
+    elif not extenders:
         yield note(path, "none registered: gpu-extender is never asked.")
     elif not legacy:
         yield note(

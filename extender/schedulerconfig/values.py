@@ -10,7 +10,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from extender.strictyaml import join, nearest
+from extender.printable import shortened
+from extender.spelling import nearest
+from extender.strictyaml import join
 
 Values = Mapping[str, object]
 
@@ -18,6 +20,10 @@ DEFAULT_TIMEOUT_SECONDS: Final = 5.0
 """`DefaultExtenderTimeout` of pkg/scheduler/extender.go."""
 
 _UNIT_SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_LONGEST_DURATION: Final = 100
+_LONGEST_PATH: Final = 300
+_LONGEST_WORDS: Final = 1000
+_INT64: Final = range(-(2**63), 2**63)
 _DURATION_PART: Final = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)")
 
 
@@ -30,7 +36,7 @@ class Finding:
     words: str
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.words}"
+        return f"{shortened(self.path, _LONGEST_PATH)}: {shortened(self.words, _LONGEST_WORDS)}"
 
 
 def fault(path: str, words: str) -> Finding:
@@ -77,15 +83,24 @@ class Extender:
 
 
 def duration_seconds(text: str) -> float | None:
-    """Return the seconds of a Go duration (`1m30s`), None when it is none (time.ParseDuration)."""
+    """Return the seconds of a Go duration (`1m30s`), None when it is none (time.ParseDuration: int64 nanoseconds)."""
     body = text.lstrip("+-")
     if body == "0":
         return 0.0
+    if len(body) > _LONGEST_DURATION:
+        return None
     parts = _DURATION_PART.findall(body)
     if not parts or "".join(number + unit for number, unit in parts) != body:
         return None
     seconds = sum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts)
+    if seconds * 1e9 >= _INT64.stop:
+        return None
     return -seconds if text.startswith("-") else seconds
+
+
+def is_integer(value: object) -> bool:
+    """Tell whether Go would decode it as an int64."""
+    return isinstance(value, int) and not isinstance(value, bool) and value in _INT64
 
 
 def unknown_keys(value: Values, known: Collection[str], path: str) -> Iterator[Finding]:

@@ -10,7 +10,6 @@ need no second reading.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -22,6 +21,7 @@ from extender.errors import RequestError
 from extender.kube.convert import Warn, node_info, pod_info
 from extender.kube.gpurules import GpuRules
 from extender.packing.types import NodeInfo, PodInfo
+from extender.textvalues import mended
 from extender.wire.casing import Shape, canonical
 from extender.wire.names import NameList
 from extender.wire.structs import (
@@ -48,7 +48,9 @@ _NAMES_MEMBER: Final = b'"NodeNames":['
 _LINE_LIMIT: Final = 240
 # The pod of a filter call comes again with prioritize, and with bind or a retry soon after.
 _PODS_REMEMBERED: Final = 256
+# A pod has 5 KB, and 1.5 MB at most (etcd's limit): what is larger is not worth remembering, or no pod at all.
 _LARGEST_REMEMBERED_BYTES: Final = 2**16
+_LARGEST_POD_BYTES: Final = 2**24
 
 
 class IncompleteError(RequestError):
@@ -114,6 +116,8 @@ class Reader:
     def _pod_given(self, raw: bytes) -> PodInfo:
         if raw == b"null":
             raise IncompleteError("Pod is missing")
+        if len(raw) > _LARGEST_POD_BYTES:
+            raise RequestError(f"Pod: {len(raw)} bytes, more than an API server holds")
         return self._pod_of(raw) if len(raw) <= _LARGEST_REMEMBERED_BYTES else self._read_pod(raw)
 
     def _read_pod(self, raw: bytes) -> PodInfo:
@@ -132,7 +136,7 @@ def _decode(decoder: msgspec.json.Decoder[T], body: bytes, shape: Shape) -> tupl
     except msgspec.ValidationError:
         pass
     except (msgspec.DecodeError, RecursionError):
-        body = _mended(body)
+        body = mended(body)
     try:
         folded = canonical(body, shape)
         return decoder.decode(folded), folded
@@ -148,7 +152,7 @@ def _typed(decoder: msgspec.json.Decoder[T], raw: bytes, where: str) -> T:
     except (ValueError, RecursionError):
         pass
     try:
-        return decoder.decode(_mended(raw))
+        return decoder.decode(mended(raw))
     except (ValueError, RecursionError) as error:
         raise RequestError(_line(error, where)) from None
 
@@ -187,7 +191,7 @@ def _as_sent(body: bytes, names: bytes) -> bytes:
 
     Answers must spell names as they were asked; U+FFFD in their place is what mending leaves.
     """
-    if rb"\ufffd" not in names or _mended(body) == body:
+    if rb"\ufffd" not in names or mended(body) == body:
         return names
     try:
         given = {key.casefold(): value for key, value in json.loads(body, parse_int=float).items()}
@@ -239,17 +243,6 @@ def _full(victims: FullVictims | None) -> Victims:
     pods = victims.Pods or ()
     priorities: Mapping[str, int] = {pod.metadata.uid: (pod.spec and pod.spec.priority) or 0 for pod in pods}
     return Victims(tuple(priorities), priorities, victims.NumPDBViolations)
-
-
-# An escape of JSON: a surrogate pair, half of one, or any other (lest `\\ud800` be taken for the second).
-_ESCAPES: Final = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
-)
-
-
-def _mended(raw: bytes) -> bytes:
-    """Return JSON with U+FFFD for every lone surrogate, as Go's decoder reads it."""
-    return _ESCAPES.sub(lambda escape: rb"\ufffd" if escape[1] else escape[0], bytes(raw))
 
 
 def _line(error: Exception, where: str) -> str:

@@ -59,33 +59,37 @@ def _kept(question: Question, answer: FilterAnswer) -> Iterator[Piece]:
 
 
 def _names(question: Question, answer: FilterAnswer) -> Piece:
-    if answer.table is not None and answer.rows is not None and _all_known(rows := answer.rows[answer.kept]):
-        return SlotTable.of(answer.table).names(rows)
+    slots, rows = _slots_of(answer, answer.kept)
+    if slots is not None:
+        return slots.names(rows)
     return _join(quoted(question.names[at]) for at in answer.kept.tolist())
 
 
 def foreseen_names(question: Question, answer: FilterAnswer) -> bytes:
     """Return NodeNames as Go will write it when it asks prioritize about what filter has kept; "" if that is unsure."""
-    if answer.error or question.form is Form.NODES or answer.table is None or answer.rows is None:
+    if answer.error or question.form is Form.NODES or answer.rows is None:
         return b""
     if not answer.failures:
         return question.listed.json
-    rows = answer.rows[answer.kept]
-    return SlotTable.of(answer.table).compact_list(rows) if _all_known(rows) else b""
+    slots, rows = _slots_of(answer, answer.kept)
+    return b"" if slots is None else slots.compact_list(rows)
 
 
 def _reasons(question: Question, answer: FilterAnswer, failure: Failure) -> Piece:
     reason = quoted(failure.reason)
-    if answer.table is not None and answer.rows is not None and _all_known(rows := answer.rows[failure.positions]):
-        return SlotTable.of(answer.table).reasons(rows, reason)
+    slots, rows = _slots_of(answer, failure.positions)
+    if slots is not None:
+        return slots.reasons(rows, reason)
     return _join(b"%b:%b" % (quoted(question.names[at]), reason) for at in failure.positions.tolist())
 
 
 def encode_prioritize(question: Question, answer: PrioritizeAnswer) -> bytes:
     """Encode a HostPriorityList: one entry per candidate that is listed, in the order asked."""
-    if _all_known(answer.rows):
-        return b"".join((b"[", SlotTable.of(answer.table).scores(answer.rows, answer.scores), b"]"))
-    pairs = zip(question.names, answer.scores.tolist(), strict=True)
+    known = _all_known(answer.rows)
+    if known and (slots := SlotTable.of(answer.table)).usable:
+        return b"".join((b"[", slots.scores(answer.rows, answer.scores), b"]"))
+    names = [answer.table.names[row] for row in answer.rows.tolist()] if known else question.names
+    pairs = zip(names, answer.scores.tolist(), strict=True)
     return b"[%b]" % _join(b'{"Host":%b,"Score":%d}' % (quoted(name), score) for name, score in pairs)
 
 
@@ -116,6 +120,15 @@ def _between_commas(pieces: Sequence[Piece]) -> Iterator[Piece]:
 
 def _join(pieces: Iterable[bytes]) -> bytes:
     return b",".join(pieces)
+
+
+def _slots_of(answer: FilterAnswer, positions: Rows) -> tuple[SlotTable | None, Rows]:
+    """Return the slots that hold every one of some candidates, and their rows; None when not all have a slot."""
+    if answer.table is None or answer.rows is None:
+        return None, positions
+    rows = answer.rows[positions]
+    slots = SlotTable.of(answer.table) if _all_known(rows) else None
+    return (slots if slots is not None and slots.usable else None), rows
 
 
 def _all_known(rows: Rows) -> bool:

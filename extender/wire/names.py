@@ -19,6 +19,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from extender.errors import RequestError
 from extender.packing.framework import Rows
 from extender.packing.table import NodeTable
 
@@ -34,6 +35,10 @@ _LONGEST: Final = 256
 _SPARSENESS: Final = 4
 _DEEPEST: Final = 8
 _SEED: Final = 0x9E3779B97F4A7C15
+# What a look-up may copy: 130,000 names of the longest sort.
+_MOST_BYTES: Final = 2**25
+# Twenty times the largest cluster anybody has shown; a name costs us a hundred bytes and more, however short it is.
+MOST_NAMES: Final = 10**6
 
 
 class NameList:
@@ -45,7 +50,14 @@ class NameList:
     """
 
     def __init__(self, body: bytes, start: int, end: int, read: Callable[[], list[str]]) -> None:
-        """Take `body[start:end]`; `read` returns the names as strings, or raises RequestError."""
+        """Take `body[start:end]`; `read` returns the names as strings, or raises RequestError.
+
+        Raises:
+            RequestError: when there are more than MOST_NAMES.
+        """
+        # A name has two quotes at least: most lists are too short to be counted.
+        if end - start > 2 * MOST_NAMES and body.count(b'"', start, end) > 2 * MOST_NAMES:
+            raise RequestError(f"NodeNames: more than {MOST_NAMES} names")
         self._body = body
         self._start = start
         self._end = end
@@ -100,7 +112,10 @@ class NameIndex:
             self._lay_out()
 
     def _lay_out(self) -> None:
-        """Make the table of slots: row k of it holds the k-th name of each slot, row 0 of the nodes where none is."""
+        """Make the table of slots: row k of it holds the k-th name of each slot, row 0 of the nodes where none is.
+
+        Names of which too many share a slot make it useless; then there is none.
+        """
         columns = self._width // _WORD
         self._factors = np.random.default_rng(_SEED).integers(1, 2**63, columns, dtype=np.uint64) * 2 + 1
         bits = max(1, (_SPARSENESS * len(self._words) - 1).bit_length())
@@ -108,11 +123,13 @@ class NameIndex:
         self._hashes = self._hash(self._words.view(np.uint64).reshape(-1, columns))
         slots = self._slots(self._hashes)
         counts = np.bincount(slots, minlength=1 << bits)
-        order = np.argsort(slots, kind="stable")
-        before = np.cumsum(counts) - counts
-        self._rows = np.zeros((int(counts.max()), 1 << bits), dtype=np.intp)
-        self._rows[np.arange(len(order)) - before[slots[order]], slots[order]] = order
-        self._usable = len(self._rows) <= _DEEPEST
+        depth = int(counts.max())
+        self._usable = depth <= _DEEPEST
+        if self._usable:
+            order = np.argsort(slots, kind="stable")
+            before = np.cumsum(counts) - counts
+            self._rows = np.zeros((depth, 1 << bits), dtype=np.intp)
+            self._rows[np.arange(len(order)) - before[slots[order]], slots[order]] = order
 
     def _hash(self, words: Words) -> Words:
         mixed: Words = words @ self._factors
@@ -133,8 +150,12 @@ class NameIndex:
             return None
         opens, closes = cut
         lengths = closes - opens - 1
-        if not len(opens) or lengths.max() > self._width or start + int(closes[0]) < self._width:
-            return np.zeros(0, dtype=np.intp) if not len(opens) else None
+        if not len(opens):
+            return np.zeros(0, dtype=np.intp)
+        if lengths.max() > self._width or start + int(closes[0]) < self._width:
+            return None
+        if len(opens) * self._width > _MOST_BYTES:
+            return None
         windows = np.ndarray((len(body) - self._width + 1,), dtype=f"V{self._width}", buffer=body, strides=(1,))
         words = windows[closes + (start - self._width)].view(np.uint64).reshape(len(opens), -1)
         words &= self._masks.take(lengths).view(np.uint64).reshape(words.shape)

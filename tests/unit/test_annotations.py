@@ -7,7 +7,7 @@ import pytest
 from extender.packing.gpu import GpuRequest
 from extender.packing.selectors import NodeConstraints, Operator, Requirement, Term, Toleration
 from extender.packing.types import GroupRef
-from tests.apiobjects import TERM, affinity, annotated, node, pod, spec
+from tests.apiobjects import TERM, affinity, annotated, listing, node, pod, read, spec
 
 # ---------------------------------------------------------------- annotations of Kubernetes 1.5
 
@@ -144,3 +144,40 @@ def test_the_field_of_kubernetes_itself_comes_first():
     data = spec(schedulingGroup={"podGroupName": "own"})
     data["metadata"]["labels"] = {"ray.io/cluster": "other"}
     assert pod(data).group == GroupRef("ml", "own")
+
+
+# ---------------------------------------------------------------- keys that look like ours
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("gpu-extender.io/type", "; did you mean the annotation gpu-extender.io/types?"),
+        ("gpu-extender.io/min_memory", "; did you mean the annotation gpu-extender.io/min-memory?"),
+        ("gpu-extender.io/Min-CUDA", "; did you mean the annotation gpu-extender.io/min-cuda?"),
+        ("gpu-extender/min-compute", "; did you mean the annotation gpu-extender.io/min-compute?"),
+        ("gpu-extender.io/colour", ""),
+    ],
+)
+def test_a_misspelt_wish_is_said_with_what_was_meant(key, meant):
+    said: list[str] = []
+    assert annotated({key: "x", "other.io/types": "y"}, said.append).gpu.types == ()
+    assert said == [f"pod ml/p: annotation {key} is ignored: there is no such wish{meant}"]
+
+
+def test_a_wish_among_the_labels_is_said():
+    said: list[str] = []
+    meta = {"name": "p", "namespace": "ml", "labels": {"gpu-extender.io/types": "H100"}}
+    pod({**spec(), "metadata": meta}, said.append)
+    words = "is ignored: wishes are annotations; did you mean the annotation gpu-extender.io/types?"
+    assert said == [f"pod ml/p: label gpu-extender.io/types {words}"]
+
+
+def test_a_wish_on_a_node_is_said():
+    meta = {"name": "n", "annotations": {"gpu-extender.io/types": "H100"}, "labels": {"gpu-extender.io/model": "H100"}}
+    said = read(listing({"kind": "Node", "metadata": meta})).warnings
+    words = "is ignored: only pods have wishes; what GPUs a node has is read from its labels"
+    assert said == (
+        f"node n: annotation gpu-extender.io/types {words}",
+        f"node n: label gpu-extender.io/model {words}",
+    )

@@ -194,7 +194,7 @@ def test_all_faults_of_all_sources_are_reported_at_once(faults):
         ("? !!binary aGk=\n: {}", "b'hi': unknown key"),
         ("server: {threads: !!binary aGk=}", "server.threads: "),
         ("server: {threads: 2024-01-01}", "server.threads: input should be a valid integer, got '2024-01-01'"),
-        ("server: &a {tls: *a}", "file: an alias stands inside what it names"),
+        ("server: &a {tls: *a}", "file: not readable as YAML: line 1, column 9: an alias stands inside what it names"),
         ("server: {threads: !!bool x}", "file: not readable as YAML"),
     ],
 )
@@ -261,3 +261,25 @@ def test_a_config_error_is_the_callers_fault():
     error = ConfigError(["a: b", "c: d"], source="x.yaml")
     assert isinstance(error, InputError)
     assert (str(error), error.exit_code, ExtenderError.exit_code) == ("x.yaml: a: b; c: d", 2, 3)
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "0x" + "f" * 5000, "!!int 0x" + "f" * 5000])
+def test_a_huge_number_is_one_short_fault(load, number):
+    for arguments in ({"env": {"GPU_EXTENDER_SERVER__THREADS": number}}, {"text": f"server: {{threads: {number}}}"}):
+        with pytest.raises(ConfigError) as caught:
+            load(**arguments)
+        (fault,) = caught.value.faults
+        assert len(fault) < 300
+
+
+def test_half_a_character_is_named_with_its_field(load):
+    with pytest.raises(ConfigError) as caught:
+        load('{"server": {"listen": "x\\ud800"}, "k\\ud800": 1}')
+    assert "server.listen: is no Unicode text" in caught.value.faults
+
+
+def test_of_very_many_faults_the_first_are_shown(load):
+    with pytest.raises(ConfigError) as caught:
+        load("\n".join(f"key{number}: 1" for number in range(1000)))
+    assert len(caught.value.faults) == 1000
+    assert str(caught.value).endswith("; and 980 more faults")

@@ -6,7 +6,9 @@ import pytest
 
 from extender.dump import read_pods
 from extender.errors import DumpError
+from extender.packing.resources import MAX_AMOUNT
 from extender.packing.types import Phase
+from extender.remarks import condensed
 from tests.apiobjects import GPU, RULES, a_node, a_pod, container, listing, read
 
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"capacity": {GPU: "8"}}}
@@ -183,8 +185,9 @@ def test_a_finished_pod_replaces_its_earlier_self_and_is_replaced_by_its_later()
 def test_many_duplicates_do_not_flood_the_warnings():
     pods = [a_pod(f"p{number:02}") for number in range(50)]
     warnings = read(listing(*pods), listing(*pods)).warnings
-    assert len(warnings) == 10
-    assert warnings[-1].endswith("(and 40 more like this)")
+    assert len(warnings) == 50
+    assert len(condensed(warnings)) == 5
+    assert condensed(warnings)[-1].endswith("(and 45 more like this)")
 
 
 def test_pods_with_one_uid_are_told_apart_by_name():
@@ -226,3 +229,61 @@ def test_a_gated_arrival_stays_gated():
 def test_faults_of_arrivals_are_told_like_those_of_dumps():
     with pytest.raises(DumpError, match=r"one: item 1 \(Pod without a name\): metadata.name: missing"):
         read_pods([("one", listing({"kind": "Pod"}))], RULES)
+
+
+# ---------------------------------------------------------------- absurd values
+
+
+def with_gpus(amount):
+    return json.dumps({"kind": "List", "items": [NODE]}).replace('"8"', amount).encode()
+
+
+@pytest.mark.parametrize(
+    ("amount", "units", "words"),
+    [
+        ("1e400", MAX_AMOUNT, None),  # as the API server, which caps it
+        ("-1e400", 0, "'-1e400' is negative"),
+        ("9" * 5000, 0, f"{'9' * 40!r} is not a quantity"),
+    ],
+    ids=["1e400", "-1e400", "digits"],
+)
+@pytest.mark.parametrize("more", [b"", b"\n" + listing()], ids=["alone", "stream"])
+def test_a_number_beyond_all_bounds_costs_its_amount_and_not_the_object(amount, units, words, more):
+    dump = read(with_gpus(amount) + more)
+    assert names(dump) == (["n"], [])
+    assert dump.nodes[0].capacity[GPU] == units
+    assert dump.warnings == ((f"node n: status.capacity[{GPU}]: {words}; counted as 0",) if words else ())
+
+
+@pytest.mark.parametrize("amount", ["0x" + "f" * 5000, "0b" + "1" * 20_000, "1" + ":59" * 3000, "9" * 5000])
+def test_a_number_of_yaml_beyond_all_bounds_is_no_quantity_either(amount):
+    dump = read(NODE_YAML.replace(b"8", amount.encode()))
+    assert dump.nodes[0].capacity[GPU] == 0
+    assert "is not a quantity; counted as 0" in dump.warnings[0]
+
+
+@pytest.mark.parametrize("wrong", ["5", "1e400", "9" * 5000, "[1]"])
+def test_a_label_that_is_no_text_is_named_whatever_stands_elsewhere(wrong):
+    labels = {"a": None, "b": "x", "c": "WRONG"}
+    node = {**NODE, "metadata": {"name": "n", "labels": labels}, "status": {"capacity": {GPU: "HUGE"}}}
+    text = listing(node).replace(b'"WRONG"', wrong.encode()).replace(b'"HUGE"', b"9" * 5000)
+    if wrong in {"1e400", "9" * 5000}:  # what stands there is text, then
+        assert read(text).nodes[0].labels["c"] == wrong
+    else:
+        assert "item 1 (Node n): metadata.labels[c]: Expected str" in fault(text)
+
+
+def test_a_number_beyond_all_bounds_where_a_number_must_stand():
+    pod = {**a_pod("p"), "spec": {"priority": "HUGE"}}
+    assert "item 1 (Pod ml/p): spec.priority: Integer value out of range" in fault(
+        listing(pod).replace(b'"HUGE"', b"9" * 5000)
+    )
+
+
+def test_the_name_of_an_item_is_cut_in_a_message():
+    assert len(fault(listing({"kind": "Node", "metadata": {"name": "n" * 10**6, "labels": 5}}))) < 600
+
+
+@pytest.mark.parametrize("text", [b"a: !!bool x", b"a: !!float x", b"a: !!int 0x" + b"f" * 5000])
+def test_a_scalar_that_is_not_what_its_tag_says_is_named_with_its_place(text):
+    assert "not readable as YAML: line 1, column 4: " in fault(text)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from extender.remarks import condensed
 from tests.apiobjects import GPU, a_node, a_pod, listing, read
 
 NODE = a_node("n")
@@ -34,8 +35,9 @@ def test_pods_of_unknown_nodes_are_a_warning_per_node():
 
 def test_very_many_unknown_nodes_do_not_flood_the_warnings():
     warnings = read(listing(*(a_pod(f"p{number:03}", node=f"gone{number:03}") for number in range(200)))).warnings
-    assert len(warnings) == 20
-    assert warnings[-1].endswith("(and 180 more like this)")
+    assert len(warnings) == 200
+    assert len(condensed(warnings)) == 5
+    assert condensed(warnings)[-1].endswith("(and 195 more like this)")
 
 
 def test_overcommitted_gpus_are_a_warning_and_terminal_pods_hold_none():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from extender.packing.framework import best_row, normalise, run_score, winner
+from extender.packing.framework import best_row, normalise, ranked, run_score, winner
 from extender.packing.snapshot import Snapshot
 from tests.builders import node, pod
 
@@ -80,3 +80,15 @@ def test_run_score_is_aligned_with_the_rows_and_agrees_with_best_row():
     # utilities 2, 4, 1: ranks 1, 2, 0 of 2
     assert run_score(policy, snapshot, pod("p").build(), rows).tolist() == [4, 10, 0]
     assert best_row(policy, snapshot, pod("p").build(), rows) == 1
+
+
+def test_ranked_rows_begin_with_the_winner_and_equals_go_by_the_hash():
+    snapshot = cluster(12)
+    rows = np.arange(11, -1, -1)
+    policy = Told({f"n{i:02d}": float(i % 3) for i in range(12)})
+    order = ranked(policy, snapshot, pod("p").build(), rows)
+    assert sorted(order.tolist()) == list(range(12))
+    assert order[0] == best_row(policy, snapshot, pod("p").build(), rows)
+    assert [int(row) % 3 for row in order] == [2] * 4 + [1] * 4 + [0] * 4
+    ranks = [int(snapshot.table.hash_rank[row]) for row in order]
+    assert all(ranks[at : at + 4] == sorted(ranks[at : at + 4]) for at in (0, 4, 8))

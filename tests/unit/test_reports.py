@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from extender.packing.policies.best_fit import BestFit
 from extender.packing.snapshot import Snapshot
 from extender.reports import fit_report, gpus_report, requests_by_unit
 from tests.builders import GPU, H100, h100, node, pod, term
@@ -247,3 +248,25 @@ def test_requests_name_their_units():
         "ephemeral-storage": 7,
         GPU: 1,
     }
+
+
+def test_nodes_that_fit_are_listed_as_the_policy_would_choose_them():
+    nodes = [h100(name).build() for name in ("a", "b", "c")]
+    running = [pod("x").gpus(6).on("c").build(), pod("y").gpus(2).on("b").build()]
+    asked = pod("p").gpus(1).build()
+    # Free: a 8, b 6, c 2. The tightest is c.
+    report = fit_report(Snapshot.of(nodes, running), [asked], policy=BestFit())
+    assert report["pods"][0]["fits"] == ["c", "b", "a"]
+    assert fit_report(Snapshot.of(nodes, running), [asked])["pods"][0]["fits"] == ["a", "b", "c"]
+    assert fit_report(Snapshot.of(nodes), [pod("q").gpus(9).build()], policy=BestFit())["pods"][0]["fits"] == []
+
+
+def test_of_several_scarce_resources_those_are_named_that_never_suffice():
+    small = node("small").gpus(2, H100).resource("cpu", 4000).build()
+    large = h100("large").build()
+    running = [pod("x").gpus(8).cpu(90).on("large").build(), pod("y").gpus(2).cpu(4).on("small").build()]
+    row = fit(running, [small, large], pod("p").gpus(4).cpu(4).build())
+    assert row["busy"] == {"large": f"Insufficient {GPU}"}
+    assert row["never"] == {"small": f"Insufficient cpu, Insufficient {GPU} (never enough {GPU})"}
+    row = fit(running, [small], pod("p").gpus(4).cpu(5).build())
+    assert row["never"] == {"small": f"Insufficient cpu, Insufficient {GPU} (never enough cpu and {GPU})"}

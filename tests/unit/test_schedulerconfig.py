@@ -703,3 +703,84 @@ def test_whatever_the_text_a_verdict_comes_out(kind, value):
 @given(text=st.text())
 def test_any_text_gets_a_verdict(text):
     assert judge(text, source="x").source == "x"
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt", "bind"])
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8888/scheduler", "http://gpu-extender.kube-system.svc/"])
+def test_a_verb_that_we_do_not_answer_is_a_fault_of_our_registration(verb, url):
+    verdict = registered(urlPrefix=url, **{f"{verb}Verb": "Predicates"})
+    path = f"extenders[0].{verb}Verb: "
+    assert f"every call is a 404. Write {verb}Verb: {verb}." in next(f for f in verdict.faults if f.startswith(path))
+    assert registered(urlPrefix=url, **{f"{verb}Verb": f"scheduler/{verb}/"}).ok
+
+
+@pytest.mark.parametrize("version", ["v1alpha2", "v1beta1", "v1beta2"])
+def test_a_file_beside_a_policy_registers_nobody(version):
+    words = said(component(apiVersion=f"kubescheduler.config.k8s.io/{version}"), "extenders")
+    assert "as it should be where a Policy beside this file does it (--policy-config-file" in words
+    assert "Policy" not in said(component(apiVersion="kubescheduler.config.k8s.io/v1beta3"), "extenders")
+
+
+HUGE = ["9" * 5000, "0x" + "f" * 5000, "1" + ":59" * 3000, "9" * 50]
+
+
+@pytest.mark.parametrize("number", HUGE, ids=["decimal", "hexadecimal", "sexagesimal", "beyond-64-bits"])
+@pytest.mark.parametrize("key", ["weight", "httpTimeout", "nodeCacheCapable", "managedResources"])
+def test_a_huge_number_is_a_fault_in_one_short_line(key, number):
+    text = yaml.safe_dump(
+        {"apiVersion": V1, "kind": "KubeSchedulerConfiguration", "extenders": [{**OURS, key: "HERE"}]}
+    )
+    verdict = judge(text.replace("HERE", number), source="x")
+    (fault,) = [fault for fault in verdict.faults if fault.startswith(f"extenders[0].{key}: ")]
+    assert len(fault) < 400
+
+
+@pytest.mark.parametrize("number", HUGE, ids=["decimal", "hexadecimal", "sexagesimal", "beyond-64-bits"])
+@pytest.mark.parametrize("key", ["parallelism", "percentageOfNodesToScore"])
+def test_a_huge_number_outside_of_extenders(key, number):
+    text = f"apiVersion: {V1}\nkind: KubeSchedulerConfiguration\n{key}: {number}\n? {number}\n: 1\n"
+    faults = judge(text, source="x").faults
+    assert [fault.partition(": ")[0][:12] for fault in faults] == [number[:12], key[:12]]
+    assert all(len(fault) < 600 for fault in faults)
+
+
+@pytest.mark.parametrize("digits", ["9" * 5000, "9" * 400, "1e400", "-1e400"])
+def test_a_huge_number_in_a_policy_in_json(digits):
+    text = json.dumps({"apiVersion": "v1", "kind": "Policy", "predicates": [], "priorities": [], "extenders": [OURS]})
+    text = text.replace('"2s"', digits).replace("130", digits)
+    faults = judge(text, source="x").faults
+    assert [fault.partition(": ")[0] for fault in faults] == ["extenders[0].weight", "extenders[0].httpTimeout"]
+    assert all(len(fault) < 400 for fault in faults)
+
+
+@pytest.mark.parametrize("text", ["9" * 5000 + "s", "1" * 5000, "9" * 99 + "h", "1h" * 51, "2562048h"])
+def test_a_duration_that_go_cannot_hold_is_none(text):
+    assert duration_seconds(text) is None
+
+
+BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12))
+MERGES = "a0: &a0 {k: v}\n" + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}]}}\n" for n in range(1, 12))
+CHAIN = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 500))
+
+
+@pytest.mark.parametrize("head", ["", f"apiVersion: {V1}\nkind: KubeSchedulerConfiguration\nparallelism: *a11\n"])
+@pytest.mark.parametrize("bomb", [BOMB, MERGES])
+def test_aliases_that_stand_for_billions_are_one_fault(head, bomb):
+    lines = head.splitlines()
+    verdict = judge("\n".join([*lines[:2], bomb, *lines[2:]]), source="x")
+    assert verdict.faults == ("file: its aliases stand for far more than is written",)
+
+
+def test_a_chain_of_aliases_is_deep():
+    assert judge(CHAIN, source="x").faults == ("file: nested more than 100 deep",)
+
+
+def test_a_very_deep_text_is_one_fault():
+    for text in ("[" * 100_000, '{"a":' * 5000 + "1" + "}" * 5000, "{a: " * 300 + "1" + "}" * 300):
+        (fault,) = judge(text, source="x").faults
+        assert fault.startswith("file: ")
+
+
+def test_many_keys_take_no_time():
+    twice = "{" + ", ".join(f'"k{n}": 1' for n in range(50_000)) + ', "k7": 2}'
+    assert "k7: given twice" in judge(twice, source="x").faults

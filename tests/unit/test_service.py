@@ -27,9 +27,9 @@ HELD = [pod("h1").gpus(5).on("a"), pod("h2").gpus(8).on("d")]
 class Setup:
     """A service over a small cluster."""
 
-    def __init__(self, policy=None, *, bind=False, refusal_wait_seconds=0.0):
+    def __init__(self, policy=None, *, bind=False, nodes=NODES, refusal_wait_seconds=0.0):
         self.cache = Cache(tentative_seconds=60)
-        self.cache.relist([n.build() for n in NODES], [p.build() for p in HELD])
+        self.cache.relist([n.build() for n in nodes], [p.build() for p in HELD])
         self.metrics = Metrics()
         binder = EmbeddedBinder(self.cache) if bind else None
         settings = VerbSettings(policy or BestFit())
@@ -66,6 +66,22 @@ def test_prioritize_answers_the_same_with_and_without_the_hand_off():
         assert with_filter.ask("prioritize", question) == without.ask("prioritize", question)
         assert with_filter.ask("prioritize", question) == without.ask("prioritize", question), "and asked again"
     assert (with_filter.count("handoffs_total", result="hit"), without.count("handoffs_total", result="hit")) == (12, 0)
+
+
+def test_names_that_differ_in_blanks_alone_are_told_apart():
+    nodes = [node(name).gpus(gpus, H100) for name, gpus in (("a b", 8), ("ab", 8), ("abcdefgh", 8), ("full", 0))]
+    setup = Setup(nodes=nodes)
+    assert setup.ask("filter", body(names=("a b", "abcdefgh", "full")))[1]["NodeNames"] == ["a b", "abcdefgh"]
+    other = setup.ask("prioritize", body(names=("ab", "abcdefgh")))[1]
+    assert [entry["Host"] for entry in other] == ["ab", "abcdefgh"]
+    assert setup.count("handoffs_total", result="hit") == 0
+
+
+def test_one_uid_for_two_pods_costs_the_prepared_answer():
+    setup, fresh = Setup(), Setup()
+    setup.ask("filter", body(gpus=1, names=("a", "bb")))
+    question = body(gpus=4, names=("a", "bb"))
+    assert setup.ask("prioritize", question) == fresh.ask("prioritize", question)
 
 
 def test_a_prepared_answer_is_dropped_when_anything_has_changed():

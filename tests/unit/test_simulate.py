@@ -147,6 +147,18 @@ def test_sampling_moves_its_window_from_cycle_to_cycle():
     assert all(len(w) == 100 for w in windows)
 
 
+def test_sampling_counts_the_nodes_it_looks_at_and_not_only_those_that_fit():
+    nodes = [node(f"n{i:03}").gpus(1, H100).build() for i in range(400)]
+    scheduler = KubeScheduler(Snapshot.of(nodes), config=SchedulerConfig(percentage=25))
+    even = np.arange(0, 400, 2)
+    # The 100 even rows of 0..198 are found, 199 is refused, 200 is one too many: the next search starts there.
+    assert scheduler._sample(even)[-1] == 198
+    assert scheduler._sample(np.arange(400))[0] == 200
+    # Whoever finds too few looks at every node, and the next one starts where this one did.
+    assert len(scheduler._sample(np.arange(7))) == 7
+    assert scheduler._sample(np.arange(400))[0] == 300
+
+
 # ---------------------------------------------------------------- gangs
 
 

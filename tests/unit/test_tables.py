@@ -6,7 +6,10 @@ from rich.console import Console
 
 from extender.packing.snapshot import Snapshot
 from extender.reports import fit_report, gpus_report
-from extender.tables import render_fit, render_gpus
+from extender.simulate import KubeScheduler
+from extender.simulation_report import simulation_report
+from extender.tables import render_fit, render_gpus, render_simulation
+from extender.terminal import plain
 from tests.builders import GPU, h100, node, pod
 
 
@@ -42,3 +45,27 @@ def test_names_with_brackets_are_no_markup():
 
 def test_no_pod_is_said():
     assert "No pod is waiting for GPUs." in printed(render_fit({"pods": [], "warnings": []}))
+
+
+def test_names_are_never_markup_nor_escape_sequences_on_paper():
+    nodes = [node("[/x]").gpus(8, "[red]m").build(), node("e\x1b[31m").gpus(8, "m").build()]
+    pods = [pod("[/y]").gpus(1).build(), pod("n\nerror: forged").gpus(99).build()]
+    snapshot = Snapshot.of(nodes)
+    simulation = simulation_report(KubeScheduler(snapshot), pods, ["[bold]w"])
+    for page in (
+        render_simulation(plain(simulation)),
+        render_fit(plain(fit_report(snapshot, pods))),
+        render_gpus(plain(gpus_report(snapshot))),
+    ):
+        text = printed(page)
+        assert r"e\x1b[31m" in text
+        assert "[/" in text or "[red]m" in text
+        assert "\x1b" not in text
+        assert "\nerror: forged" not in text
+
+
+def test_a_flood_of_warnings_is_a_few_lines_and_says_where_all_are():
+    text = printed(render_fit({"pods": [], "warnings": [f"pod ml/p{n}: spec: 'x{n}' is odd" for n in range(10_000)]}))
+    assert text.count("warning: ") == 5
+    assert "(and 9,995 more like this)" in text
+    assert "-o json lists all 10,000 warnings" in text

@@ -236,6 +236,17 @@ def test_a_body_that_only_ends_like_one_is_refused(reader, raw):
         reader.question(raw).listed.rows(table(["a"]))
 
 
+def test_more_names_than_any_cluster_has_are_refused_before_they_are_read(reader):
+    listed = b'{"Pod":{},"NodeNames":[' + b",".join([b'"a"'] * (10**6 + 1)) + b"]}"
+    with pytest.raises(RequestError, match="NodeNames: more than 1000000 names"):
+        reader.question(listed)
+
+
+def test_a_pod_larger_than_an_api_server_holds_is_refused(reader):
+    with pytest.raises(RequestError, match=r"Pod: \d+ bytes, more than an API server holds"):
+        reader.question(b'{"Pod":{"kind":"' + b"x" * 2**24 + b'"},"NodeNames":["a"]}')
+
+
 def test_the_same_pod_is_converted_once():
     said: list[str] = []
     reader = Reader(GpuRules.default(), said.append)
@@ -338,6 +349,22 @@ def test_a_rejection_that_preemption_can_cure_stands_in_one_map_only(reader):
 def test_names_are_echoed_as_they_came_when_all_stay(reader):
     question = reader.question(b'{"Pod":%b,"NodeNames":[ "a" , "b\\u0041" ]}' % body(POD))
     assert b'[ "a" , "b\\u0041" ]' in encode_filter(question, FilterAnswer(rows(0, 1)))
+
+
+def test_names_too_long_for_slots_are_written_one_by_one(reader):
+    long = "y" * 60_000
+    table = NodeTable.of(node(name).build() for name in ["a", "b", long])
+    question = reader.question(body({"Pod": POD, "NodeNames": ["b", long, "a"]}))
+    at = rows(table.index["b"], table.index[long], table.index["a"])
+    answer = FilterAnswer(rows(0, 1), (Failure("c", "why", False, rows(2)),), at, table)
+    raw = encode_filter(question, answer)
+    assert json.loads(raw)["NodeNames"] == ["b", long]
+    assert json.loads(raw)["FailedNodes"] == {"a": "why"}
+    assert len(raw) < 61_000
+    assert foreseen_names(question, answer) == b""
+    scores = encode_prioritize(question, PrioritizeAnswer(rows(3, 10, 0), at, table))
+    assert [entry["Score"] for entry in json.loads(scores)] == [3, 10, 0]
+    assert len(scores) < 61_000
 
 
 def test_what_prioritize_will_be_asked_is_foreseen_as_go_writes_it(reader):

@@ -59,6 +59,9 @@ def test_dates_and_a_lone_equals_sign_stay_text():
         ("!!python/object:os.system x", "could not determine a constructor"),
         ("!!set {a, b}", "could not determine a constructor"),
         ("a: [1\nb: 2", "did not find expected"),
+        ("!!int x", "'x' is no int"),
+        ("a: !!bool x", "'x' is no bool"),
+        ("!!float []", "could not determine a constructor"),
     ],
 )
 def test_what_is_refused(text, words):
@@ -67,6 +70,27 @@ def test_what_is_refused(text, words):
     assert caught.value.problem_mark is not None
 
 
-def test_a_scalar_that_is_not_what_its_tag_says():
-    with pytest.raises(ValueError, match="invalid literal"):
-        list(load_values(b"!!int x"))
+@pytest.mark.parametrize(
+    "number",
+    ["9" * 5000, "0x" + "f" * 5000, "0b" + "1" * 20_000, "0" + "7" * 5000, "1" + ":59" * 3000, "1" * 400 + ".0"],
+)
+def test_a_number_that_is_too_long_to_be_one_stays_text(number):
+    assert list(load_values(f"[{number}, -{number}]".encode())) == [[number, f"-{number}"]]
+    with pytest.raises(yaml.MarkedYAMLError, match="a number of"):
+        list(load_values(f"!!int {number}".encode()))
+
+
+ALIASES = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12))
+MERGES = "a0: &a0 {k: v}\n" + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}]}}\n" for n in range(1, 12))
+
+
+@pytest.mark.parametrize("text", [ALIASES, MERGES], ids=["aliases", "merges"])
+def test_aliases_stand_for_no_more_than_a_dump_can_mean(text):
+    with pytest.raises(yaml.MarkedYAMLError, match="aliases stand for more than 1,000,000 values"):
+        list(load_values(text.encode()))
+
+
+def test_a_template_may_be_used_for_every_node():
+    text = "t: &t {labels: {a: b, c: d}, taints: []}\nitems:\n" + "- *t\n" * 10_000
+    ((document),) = load_values(text.encode())
+    assert len(document["items"]) == 10_000
