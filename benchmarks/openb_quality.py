@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks import openb, openb_tables, quality
+from benchmarks.decisive import DecisiveReplanning, DecisiveScheduler, RandomTies
 from benchmarks.openb import GPU, Trace, Workload
 from benchmarks.openb_tables import BOUND
-from benchmarks.replanning import DecisiveScheduler, RandomTies, Replanning
 from benchmarks.shared_gpus import Devices, PublishedFgd, SharedGpuExtender
 from extender import intree
 from extender.packing import bound, bound_problem
@@ -119,7 +119,7 @@ def scheduler(run: Run, workload: Workload) -> KubeScheduler:
     by_device = SharedGpuExtender(policy, devices, snapshot.table)
     extender = by_device if workload.by_device else PolicyExtender(policy)
     if isinstance(policy, Planned):
-        return Replanning(snapshot, extender, config, every=EVERY.get(run.policy, 10))
+        return DecisiveReplanning(snapshot, extender, config, policy, every=EVERY.get(run.policy, 10))
     return (RandomTies if run.policy == FGD_RANDOM_TIES else DecisiveScheduler)(snapshot, extender, config)
 
 

@@ -32,6 +32,7 @@ from extender.dump import ClusterDump, read_pods
 from extender.errors import ExtenderError, InputError
 from extender.kube.gpurules import GpuRules
 from extender.packing.policies import REGISTRY
+from extender.packing.policies.planned import Planned
 from extender.packing.problem import queue_order
 from extender.packing.snapshot import Snapshot
 from extender.packing.types import PodInfo
@@ -211,9 +212,21 @@ def simulate_command(  # noqa: PLR0913, PLR0917 - one argument per option
     pods, warnings = _arriving(waiting, arrivals, GpuRules.of(config.gpus))
     chosen = None if profile else simulate.PolicyExtender(make_policy(config))
     setup = simulate.SchedulerConfig(profile or intree.STOCK, weight, percentage, seed)
-    scheduler = simulate.KubeScheduler(_start(dump, queue=queue), chosen, setup)
+    scheduler = _simulated(_start(dump, queue=queue), chosen, setup)
     report = simulation_report(scheduler, pods, [*dump.warnings, *warnings])
     finish(report, output, tables.render_simulation, ok=report["summary"]["refused"] == 0)
+
+
+def _simulated(
+    start: Snapshot, extender: simulate.PolicyExtender | None, setup: simulate.SchedulerConfig
+) -> simulate.KubeScheduler:
+    """Return the scheduler to simulate, with a planner beside it if the policy listens to one."""
+    if extender is None or not isinstance(extender.policy, Planned):
+        return simulate.KubeScheduler(start, extender, setup)
+    # The solver libraries cost a third of a second, which only who needs them shall pay.
+    from extender.replanning import Replanning  # noqa: PLC0415
+
+    return Replanning(start, extender, setup, extender.policy)
 
 
 def _arriving(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import openb, openb_quality, openb_tables, page, planner, quality, workloads
-from benchmarks.replanning import DecisiveScheduler
+from benchmarks.decisive import DecisiveScheduler
 from benchmarks.shared_gpus import Devices, PublishedFgd
 from extender.packing.gpu import GpuModel
 from extender.packing.policies import REGISTRY

@@ -12,12 +12,13 @@ def solve(question: Question) -> Answer:
     """Answer a question."""
     match question:
         case QuotaQuestion():
-            return _quotas(question)
+            return solve_quotas(question)
         case QueueQuestion():
             return _queue(question)
 
 
-def _quotas(question: QuotaQuestion) -> QuotaAnswer:
+def solve_quotas(question: QuotaQuestion) -> QuotaAnswer:
+    """Solve the LP of every resource; what cannot be solved is left out of the answer."""
     found = {resource: quotas.solve(problem) for resource, problem in question.problems.items()}
     return QuotaAnswer({resource: wanted for resource, wanted in found.items() if wanted is not None})
 
