@@ -101,6 +101,12 @@ clean: ## remove .venv, caches and build results
 
 # ---------------------------------------------------------------- installation
 
+# What is about to happen, and how long nothing more will be said.
+define ANNOUNCE
+@echo "fetching and installing $$(grep -c == $(1)) pinned packages into $(VENV), 450 MB unpacked: this once, a minute or"
+@echo "two on a fast network, several on a slow one; nothing is printed meanwhile"
+endef
+
 # Finish with the project itself: editable, nothing fetched, built by the pinned flit_core.
 define INSTALL_PROJECT
 $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
@@ -115,7 +121,7 @@ $(VENV)/.created:
 		echo "gpu-extender needs Python 3.11 or newer; tried: $(PYTHONS). Choose one: make PYTHON=/path/to/python3" >&2; \
 		exit 1; \
 	fi; \
-	echo "creating $(VENV) with $$("$$python" --version) ($$(command -v "$$python"))"; \
+	echo "creating $(VENV) with $$("$$python" --version) ($$(command -v "$$python")): some seconds"; \
 	if ! "$$python" -m venv $(VENV); then \
 		rm -rf $(VENV); \
 		echo "$$python cannot create virtual environments; on Debian and Ubuntu install the package python3-venv" >&2; \
@@ -124,13 +130,13 @@ $(VENV)/.created:
 	@touch $@
 
 $(RUNTIME): requirements/runtime.txt pyproject.toml | $(VENV)/.created
-	@echo "installing the pinned requirements, about a minute the first time"
+	$(call ANNOUNCE,requirements/runtime.txt)
 	@$(PIP_INSTALL) --require-hashes --requirement requirements/runtime.txt
 	@$(INSTALL_PROJECT)
 	@touch $@
 
 $(DEV): requirements/dev.txt pyproject.toml | $(VENV)/.created
-	@echo "installing the pinned requirements and the development tools, about a minute the first time"
+	$(call ANNOUNCE,requirements/dev.txt)
 	@$(PIP_INSTALL) --require-hashes --requirement requirements/dev.txt
 	@$(INSTALL_PROJECT)
 	@touch $(RUNTIME) $@

@@ -231,7 +231,7 @@ def _for_ever(reason: Reason, too_large: Mapping[str, BoolVector], row: int) -> 
     """Say which of several scarce resources no departure would free; kube-scheduler's words do not tell."""
     if reason.cause is not Cause.RESOURCES or ", " not in reason.text:
         return ""
-    return f" (never enough {' and '.join(name for name, rows in too_large.items() if rows[row])})"
+    return f" (never enough {', '.join(name for name, rows in too_large.items() if rows[row])})"
 
 
 def requests_by_unit(requests: Mapping[str, int]) -> dict[str, int]:

@@ -1,35 +1,25 @@
 """What pods and nodes say in annotations and labels rather than in fields: our wishes, gangs, and the 1.5 era.
 
-An annotation that cannot be read is said once, by its key, and ignored. So is a key that looks like ours and is not.
+An annotation that cannot be read is said once, by its key, and ignored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 import msgspec
 
 from extender.kube.gpurules import parse_version
+from extender.kube.ourkeys import MIN_COMPUTE, MIN_CUDA, MIN_MEMORY, TYPES, WISHES, Texts
 from extender.kube.raw import RawAffinity, RawPodSpec, RawTaint, RawToleration
 from extender.kube.requests import Say
 from extender.packing.gpu import GpuRequest, parse_ladder
 from extender.packing.resources import parse_quantity
 from extender.packing.types import GroupRef
-from extender.spelling import closest
 
 T = TypeVar("T")
-Texts = Mapping[str, str | None]
-
-_OURS: Final = "gpu-extender.io/"
-TYPES: Final = f"{_OURS}types"
-MIN_MEMORY: Final = f"{_OURS}min-memory"
-MIN_CUDA: Final = f"{_OURS}min-cuda"
-MIN_COMPUTE: Final = f"{_OURS}min-compute"
-_WISHES: Final = frozenset({TYPES, MIN_MEMORY, MIN_CUDA, MIN_COMPUTE})
-# Whoever gets the end of our prefix wrong means us all the same.
-_LIKE_OURS: Final = "gpu-exten"
 
 # Kubernetes 1.2 to 1.5: what are fields today was JSON in annotations (plugin API helpers of v1.5).
 AFFINITY: Final = "scheduler.alpha.kubernetes.io/affinity"
@@ -48,7 +38,7 @@ _MIB = 2**20
 
 def with_wishes(gpu: GpuRequest, annotations: Texts, say: Say) -> GpuRequest:
     """Return the GPU request with the wishes of our annotations; pods without GPUs have none."""
-    if not gpu.count or _WISHES.isdisjoint(annotations):
+    if not gpu.count or WISHES.isdisjoint(annotations):
         return gpu
     return replace(
         gpu,
@@ -85,31 +75,6 @@ def _level(text: str) -> tuple[int, int]:
     if version is None:
         raise ValueError(f"{text!r:.40} is no version such as 12.4")
     return version
-
-
-def say_strange_wishes(labels: Texts, annotations: Texts, say: Say) -> None:
-    """Say which keys of a pod look like ours and have no effect."""
-    for key in _strange(annotations, _WISHES):
-        say(f"annotation {key} is ignored: there is no such wish{_meant(key)}")
-    for key in _strange(labels):
-        say(f"label {key} is ignored: wishes are annotations{_meant(key)}")
-
-
-def say_wishes_on_node(labels: Texts, annotations: Texts, say: Say) -> None:
-    """Say which keys of a node look like ours: none has an effect there."""
-    for kind, texts in (("annotation", annotations), ("label", labels)):
-        for key in _strange(texts):
-            say(f"{kind} {key} is ignored: only pods have wishes; what GPUs a node has is read from its labels")
-
-
-def _strange(texts: Texts, known: Collection[str] = ()) -> list[str]:
-    return [key for key in texts if key.startswith(_LIKE_OURS) and key not in known]
-
-
-def _meant(key: str) -> str:
-    names = {wish.removeprefix(_OURS): wish for wish in _WISHES}
-    found = closest(key.rpartition("/")[2], names)
-    return f"; did you mean the annotation {names[found]}?" if found else ""
 
 
 # ---------------------------------------------------------------- Kubernetes 1.2 to 1.5

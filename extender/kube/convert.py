@@ -17,11 +17,10 @@ from extender.kube.annotations import (
     old_affinity,
     old_taints,
     old_tolerations,
-    say_strange_wishes,
-    say_wishes_on_node,
     with_wishes,
 )
 from extender.kube.gpurules import GpuRules
+from extender.kube.ourkeys import say_strange_keys_of_node, say_strange_keys_of_pod
 from extender.kube.raw import (
     RawAffinity,
     RawMeta,
@@ -87,7 +86,7 @@ def node_info(raw: RawNode, rules: GpuRules, warn: Warn) -> NodeInfo:
 
     say = _speaker(f"node {name}", warn)
     labels = _texts(meta.labels)
-    say_wishes_on_node(labels, meta.annotations or {}, say)
+    say_strange_keys_of_node(labels, meta.annotations or {}, say)
     capacity, allocatable = _node_amounts(status, say)
     raw_taints = old_taints(meta.annotations or {}, say) if spec.taints is None else spec.taints
     taints = tuple(_taint(taint) for taint in raw_taints)
@@ -144,7 +143,7 @@ def pod_info(raw: RawPod, rules: GpuRules, warn: Warn) -> PodInfo:
     labels, annotations = meta.labels or {}, meta.annotations or {}
 
     say = _speaker(f"pod {namespace}/{name}", warn)
-    say_strange_wishes(labels, annotations, say)
+    say_strange_keys_of_pod(labels, annotations, say)
     requests = effective_requests(spec, say)
     affinity = old_affinity(annotations, say) if spec.affinity is None else spec.affinity
     return PodInfo(

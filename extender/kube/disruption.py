@@ -9,12 +9,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from extender.kube.convert import DEFAULT_NAMESPACE, Warn, pod_key, requirement, seconds
+from extender.kube.ourkeys import LAST_CHECKPOINT, MOVABLE
 from extender.kube.raw import RawBudget, RawBudgetSpec, RawBudgetStatus, RawMeta, RawOwner, RawPod, RawPodStatus
 from extender.packing.disruption import DisruptionBudget, PodDisruption
 from extender.packing.selectors import Operator, Requirement
 
-MOVABLE: Final = "gpu-extender.io/movable"
-LAST_CHECKPOINT: Final = "gpu-extender.io/last-checkpoint"
 MIRROR: Final = "kubernetes.io/config.mirror"
 
 _PINNING: Final = (

@@ -156,27 +156,29 @@ def test_the_field_of_kubernetes_itself_comes_first():
         ("gpu-extender.io/min_memory", "; did you mean the annotation gpu-extender.io/min-memory?"),
         ("gpu-extender.io/Min-CUDA", "; did you mean the annotation gpu-extender.io/min-cuda?"),
         ("gpu-extender/min-compute", "; did you mean the annotation gpu-extender.io/min-compute?"),
+        ("gpu-extender.io/moveable", "; did you mean the annotation gpu-extender.io/movable?"),
         ("gpu-extender.io/colour", ""),
     ],
 )
 def test_a_misspelt_wish_is_said_with_what_was_meant(key, meant):
     said: list[str] = []
-    assert annotated({key: "x", "other.io/types": "y"}, said.append).gpu.types == ()
-    assert said == [f"pod ml/p: annotation {key} is ignored: there is no such wish{meant}"]
+    known = {"other.io/types": "y", "gpu-extender.io/movable": "true", "gpu-extender.io/last-checkpoint": "x"}
+    assert annotated({key: "x", **known}, said.append).gpu.types == ()
+    assert said == [f"pod ml/p: annotation {key} is ignored: none of ours has that name{meant}"]
 
 
 def test_a_wish_among_the_labels_is_said():
     said: list[str] = []
     meta = {"name": "p", "namespace": "ml", "labels": {"gpu-extender.io/types": "H100"}}
     pod({**spec(), "metadata": meta}, said.append)
-    words = "is ignored: wishes are annotations; did you mean the annotation gpu-extender.io/types?"
+    words = "is ignored: ours are annotations; did you mean the annotation gpu-extender.io/types?"
     assert said == [f"pod ml/p: label gpu-extender.io/types {words}"]
 
 
 def test_a_wish_on_a_node_is_said():
     meta = {"name": "n", "annotations": {"gpu-extender.io/types": "H100"}, "labels": {"gpu-extender.io/model": "H100"}}
     said = read(listing({"kind": "Node", "metadata": meta})).warnings
-    words = "is ignored: only pods have wishes; what GPUs a node has is read from its labels"
+    words = "is ignored: ours stand on pods; what GPUs a node has is read from its labels"
     assert said == (
         f"node n: annotation gpu-extender.io/types {words}",
         f"node n: label gpu-extender.io/model {words}",

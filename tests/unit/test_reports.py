@@ -269,4 +269,4 @@ def test_of_several_scarce_resources_those_are_named_that_never_suffice():
     assert row["busy"] == {"large": f"Insufficient {GPU}"}
     assert row["never"] == {"small": f"Insufficient cpu, Insufficient {GPU} (never enough {GPU})"}
     row = fit(running, [small], pod("p").gpus(4).cpu(5).build())
-    assert row["never"] == {"small": f"Insufficient cpu, Insufficient {GPU} (never enough cpu and {GPU})"}
+    assert row["never"] == {"small": f"Insufficient cpu, Insufficient {GPU} (never enough cpu, {GPU})"}
