@@ -294,9 +294,10 @@ class Scoring(Section):
     """Which policy scores nodes, and with what settings."""
 
     policy: str = Field(
-        "hole-aware",
+        "planned",
         validate_default=True,
-        description="Name of the policy. `hole-aware` keeps whole nodes whole and needs no solver.",
+        description="Name of the policy. `planned` keeps whole nodes whole and contended GPU models for those who need "
+        "them, helped by what is solved beside the requests; `hole-aware` is the same without.",
     )
     parameters: Parameters = Field(Parameters(), description="Weights of the policy's terms.")
 

@@ -8,7 +8,7 @@ from extender.config import Config, check_document, field_paths, load_config, sp
 from extender.errors import ConfigError, ExtenderError, InputError
 from extender.packing import gpu_labels
 
-KNOWN = frozenset({"hole-aware", "best-fit"})
+KNOWN = frozenset({"planned", "hole-aware", "best-fit"})
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def test_all_faults_of_all_sources_are_reported_at_once(faults):
         "server.threads: input should be a valid integer, got '8'",
         "server.thread: unknown key; did you mean threads?",
         "verbs.bind: input should be a valid boolean, got 1 (from GPU_EXTENDER_VERBS__BIND)",
-        "scoring.policy: must be one of best-fit, hole-aware, got 'hole-awar'",
+        "scoring.policy: must be one of best-fit, hole-aware, planned, got 'hole-awar'",
         "scoring.weight: unknown key",
         "verb: unknown key; did you mean verbs?",
     )
