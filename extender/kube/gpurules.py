@@ -24,6 +24,9 @@ _MIB: Final[Mapping[str, int]] = {"": 1, "M": 1, "G": 2**10, "T": 2**20}
 _VERSION = re.compile(r"(\d{1,5})(?:\.(\d{1,5}))?(?:\.\d+)*", re.ASCII)
 _NOT_SHARED: Final = frozenset({"", "none", "false"})
 _SLICE: Final = "/mig-"
+# A pod that asks for more, or by longer names, is not worth remembering: users could fill the memory with them.
+_USUAL_NUMBER: Final = 32
+_USUAL_LENGTH: Final = 2048
 
 
 class ResourceKind(Enum):
@@ -109,7 +112,8 @@ class GpuRules:
 
     def request(self, requests: Mapping[str, int]) -> GpuRequest:
         """Return the GPU side of a pod's effective requests, without the wishes of its annotations."""
-        return self._request_of(tuple(requests.items()))
+        usual = len(requests) <= _USUAL_NUMBER and sum(map(len, requests)) <= _USUAL_LENGTH
+        return self._request_of(tuple(requests.items())) if usual else self._asked(requests)
 
     @cached_property
     def _request_of(self) -> Callable[[tuple[tuple[str, int], ...]], GpuRequest]:

@@ -23,8 +23,9 @@ Say = Callable[[str], None]
 
 _HUGEPAGES: Final = "hugepages-"
 _ALWAYS: Final = "Always"
-# Longer texts are no amounts, and not worth remembering.
+# Longer texts are no amounts and no names, and not worth remembering.
 _USUAL_LENGTH: Final = 32
+_USUAL_NAME: Final = 320
 
 
 def amounts(raw: Mapping[str, Any] | None, field: str, say: Say) -> dict[str, int]:
@@ -35,7 +36,7 @@ def amounts(raw: Mapping[str, Any] | None, field: str, say: Say) -> dict[str, in
     """
     found = {}
     for name, value in raw.items() if raw else ():
-        short = isinstance(value, str) and len(value) <= _USUAL_LENGTH
+        short = isinstance(value, str) and len(value) <= _USUAL_LENGTH and len(name) <= _USUAL_NAME
         found[name], remark = _usual(name, value) if short else _judged(name, value)
         if remark:
             say(f"{field}[{name:.80}]: {remark}")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from extender.kube.gpurules import GpuRules
 from extender.packing.resources import MAX_AMOUNT
 from tests.apiobjects import GI, GPU, container, pod, spec
 
@@ -86,3 +87,13 @@ def test_bad_and_negative_amounts_of_a_pod_are_said_with_their_field():
         f"pod ml/p: spec.containers[1].resources.limits[{GPU}]: '-1' is negative; counted as 0",
         "pod ml/p: spec.initContainers[0].resources.requests[cpu]: 'x' is not a quantity; counted as 0",
     ]
+
+
+def test_what_is_absurd_is_read_and_not_kept():
+    rules = GpuRules.default()
+    pod(spec({f"example.com/{'x' * 1000}": "1", GPU: "1"}), rules=rules)
+    many = {f"nvidia.com/mig-{at}": "1" for at in range(1000)}
+    assert len(pod(spec(many), warn=lambda _: None, rules=rules).gpu.others) == 999
+    usual = pod(spec({GPU: "2"}), rules=rules)
+    assert usual.gpu is pod(spec({GPU: "2"}), rules=rules).gpu
+    assert pod(spec(many), rules=rules).gpu is not pod(spec(many), rules=rules).gpu
