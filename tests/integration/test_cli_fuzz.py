@@ -51,6 +51,8 @@ POD: dict[str, Any] = {
         "creationTimestamp": "2026-01-01T00:00:00Z",
         "labels": {"scheduling.x-k8s.io/pod-group": "g"},
         "annotations": {"gpu-extender.io/types": "T4,any=2", "gpu-extender.io/min-memory": "8Gi"},
+        "ownerReferences": [{"kind": "Job", "name": "j", "controller": True}],
+        "deletionTimestamp": None,
     },
     "spec": {
         "nodeName": "",
@@ -71,7 +73,7 @@ POD: dict[str, Any] = {
         "volumes": [{"persistentVolumeClaim": {}}],
         "schedulingGroup": {"podGroupName": "g"},
     },
-    "status": {"phase": "Pending", "nominatedNodeName": "a", "reason": "x", "conditions": []},
+    "status": {"phase": "Pending", "nominatedNodeName": "a", "reason": "x", "startTime": "2026-01-01T00:00:00Z"},
 }
 
 
@@ -84,11 +86,20 @@ def running(name: str, node: str) -> dict[str, Any]:
 
 
 OTHER_NODE = {"kind": "Node", "metadata": {"name": "b"}, "status": {"capacity": {GPU: "4", "pods": "9"}}}
+BUDGET = {
+    "apiVersion": "policy/v1",
+    "kind": "PodDisruptionBudget",
+    "metadata": {"name": "b", "namespace": "ml"},
+    "spec": {"selector": {"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "k", "operator": "Exists"}]}},
+    "status": {"disruptionsAllowed": 1},
+}
 CLUSTER = {
     "apiVersion": "v1",
     "kind": "List",
-    "items": [NODE, OTHER_NODE, POD, running("r", "a"), running("gone", "c"), {"kind": "Service", "metadata": {}}],
-}
+    "items": [
+        NODE, OTHER_NODE, POD, running("r", "a"), running("gone", "c"), BUDGET, {"kind": "Service", "metadata": {}},
+    ],
+}  # fmt: skip
 EXTENDER = {
     "urlPrefix": "http://127.0.0.1:8888/scheduler",
     "filterVerb": "filter",
@@ -258,18 +269,25 @@ def fuzz(examples: int) -> Any:
 outputs = st.sampled_from(("table", "json"))
 ON_A_CLUSTER = (
     ("gpus",), ("fit",), ("fit", "--pod", "ml/p"), ("fit", "--pod", "ml/r"), ("simulate", "--queue"),
-    ("simulate", "--queue", "--policy", "kube-scheduler"), ("plan", "--limit", "0.1"),
+    ("simulate", "--queue", "--policy", "kube-scheduler"), ("simulate", "--queue", "--percentage", "1"),
 )  # fmt: skip
+WITH_A_SOLVER = (("plan", "--limit", "0.1"), ("defrag", "--hole", "8"), ("defrag", "--pod", "ml/p"), ("buy",))
 
 
 @given(text=inputs(CLUSTER), command=st.sampled_from(ON_A_CLUSTER), output=outputs)
-@fuzz(700)
+@fuzz(300)
 def test_any_cluster(text, command, output):
     check(run(*command, "--cluster", "-", "-o", output, stdin=text), output)
 
 
+@given(text=inputs(CLUSTER), command=st.sampled_from(WITH_A_SOLVER), output=outputs)
+@fuzz(60)
+def test_any_cluster_with_a_solver(text, command, output):
+    check(run(*command, "--cluster", "-", "-o", output, stdin=text), output)
+
+
 @given(text=inputs({"kind": "List", "items": [POD, running("r", "a")]}), option=st.booleans(), output=outputs)
-@fuzz(300)
+@fuzz(150)
 def test_any_pods(tmp_path, text, option, output):
     cluster = tmp_path / "cluster.json"
     cluster.write_bytes(as_text(CLUSTER))
@@ -278,13 +296,13 @@ def test_any_pods(tmp_path, text, option, output):
 
 
 @given(text=st.sampled_from((SCHEDULER, POLICY, OWN, CONFIG_MAP)).flatmap(inputs), output=outputs)
-@fuzz(700)
+@fuzz(300)
 def test_any_file_to_check(text, output):
     check(run("config", "check", "-", "-o", output, stdin=text), output)
 
 
 @given(text=inputs(OWN))
-@fuzz(300)
+@fuzz(150)
 def test_any_configuration(tmp_path, text):
     file, cluster = tmp_path / "config.yaml", tmp_path / "cluster.json"
     file.write_bytes(text)
@@ -299,7 +317,7 @@ values = st.sampled_from([token for token in RAW if "\x00" not in token]) | st.t
 
 
 @given(field=st.sampled_from(FIELDS), value=values)
-@fuzz(200)
+@fuzz(60)
 def test_any_variable(tmp_path, field, value):
     cluster = tmp_path / "cluster.json"
     cluster.write_bytes(as_text(CLUSTER))
