@@ -119,9 +119,16 @@ def wait_event(cluster: Cluster, pod: str, words: str, reason: str = "FailedSche
         raise AssertionError(f"{error}; events: {[event['message'] for event in cluster.events(None, pod)]}") from error
 
 
-def wait_allocated(extender: ExtenderProcess, gpus: int, **labels: str) -> None:
-    """Wait until the service counts so many GPUs held."""
-    wait_for(lambda: int(extender.metric("gpus", state="allocated", **labels)) == gpus, f"{labels}: {gpus} are held")
+def wait_allocated(extender: ExtenderProcess, count: int, model: str, metric: str = "gpus") -> None:
+    """Wait until the service counts so many GPUs of a model held, or `gpu_slices`."""
+    wait_for(
+        lambda: int(extender.metric(metric, state="allocated", model=model)) == count, f"{model}: {count} are held"
+    )
+
+
+def wait_known(extender: ExtenderProcess, model: str) -> None:
+    """Wait until the service knows a node of a model."""
+    wait_for(lambda: extender.metric("gpus", model=model), f"a node of model {model} is known")
 
 
 def wait_agreed(extender: ExtenderProcess, cluster: Cluster, seconds: float = 15.0) -> None:

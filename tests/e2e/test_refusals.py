@@ -4,9 +4,9 @@ import pytest
 
 from controlplane.counting import name_of, uid_of
 from controlplane.kubelet import Kubelet
-from controlplane.objects import A100, H100, L40S, PRODUCT, gfd_node, node_of, pod
+from controlplane.objects import A100, H100, L40S, PRODUCT, gfd_node, node_of, phase_of, pod
 from controlplane.processes import wait_for
-from tests.e2e.scenarios import live_extender, registered, running, wait_agreed, wait_event
+from tests.e2e.scenarios import live_extender, registered, running, wait_agreed, wait_event, wait_known
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -146,10 +146,13 @@ def test_a_node_that_opens_lets_the_waiting_pod_in(plane, cluster, tmp_path, shu
     cluster.create_nodes([gfd_node("gpu-0"), gfd_node("elsewhere")])
     changed = opened.get("metadata", {}).get("labels", {})
     selector = {"kubernetes.io/hostname": "gpu-0"} | {key: value for key, value in changed.items() if key != PRODUCT}
-    with running(plane, cluster, tmp_path):
+    with running(plane, cluster, tmp_path) as (extender, _):
         # Several times: kube-scheduler asks within milliseconds, and now and then its watch is ahead of ours.
         for number in range(8):
             cluster.patch_node("gpu-0", shut)
+            if PRODUCT in changed:
+                # Not judged by kube-scheduler: until we have seen it, the node would still be good.
+                wait_known(extender, L40S.product)
             waiting = cluster.create_pod(wants(f"waiting-{number}", 8, "H100", nodeSelector=selector))
             wait_event(cluster, name_of(waiting), "0/2 nodes are available")
             cluster.patch_node("gpu-0", opened)
@@ -237,7 +240,8 @@ def test_a_block_that_opens_is_held_for_the_large_pod_in_back_off(plane, cluster
         # It waits for seconds, and is told for what.
         assert "1 of 1 are held for a larger pod that waits" in wait_event(cluster, "small", "held")
         assert cluster.wait_bound([large], 15) == {"large": "gpu-0"}
-        assert extender.metric("held_nodes") == 0
+        wait_for(lambda: extender.metric("held_nodes") == 0, "nothing is held")
+        cluster.wait_pod("large", lambda found: phase_of(found) == "Running", "runs")  # or its kubelet starts it again
         cluster.set_phase(large, "Succeeded")
         assert cluster.wait_bound([small], 15) == {"small": "gpu-0"}
         assert recorder.of("filter", uid_of(small))

@@ -103,9 +103,9 @@ def test_whole_gpus_slices_and_shared_ones_live_side_by_side(plane, cluster, tmp
         shared = pod("shared", 1, nodeSelector={PRODUCT: f"{T4.product}-SHARED"})
         assert place(cluster, shared) == {"shared": "shared"}
         # 1 + 8 + 7 GPUs handed out whole; a share and a slice are counted, but not as those.
-        held = {H100.product: 16, f"{T4.product}-SHARED": 1, f"{H100.product}-MIG-1g.10gb": 14}
-        for model, count in held.items():
-            wait_allocated(extender, count, model=model)
+        wait_allocated(extender, 16, H100.product)
+        for model, count in {f"{T4.product}-SHARED": 1, f"{H100.product}-MIG-1g.10gb": 14}.items():
+            wait_allocated(extender, count, model, "gpu_slices")
         assert {call.status for call in recorder.calls} == {200}
 
 
