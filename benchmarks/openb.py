@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Final
 
 from extender.packing.gpu import GpuModel, GpuRequest
@@ -170,8 +171,9 @@ def jobs(workload: Workload, lifetimes: dict[bool, list[float]], seed: int, load
     shapes = [s for s in workload.shapes if not (s.gpus == 8 and s.cpu_milli >= _G3_CORES_MILLI)]
     chosen = [draw.choice(shapes) for _ in range(count)]
     lives = [draw.choice(lifetimes[shape.gpus > 1]) for shape in chosen]
-    gpu_seconds = sum(shape.gpus * life for shape, life in zip(chosen, lives, strict=True))
-    mean_gap = gpu_seconds / count / (load * workload.gpus)
+    # As expected of the lists, not as drawn: a seed may ask for more than the load, as a week may.
+    mean_life = {large: fmean(seconds) for large, seconds in lifetimes.items()}
+    mean_gap = fmean(shape.gpus * mean_life[shape.gpus > 1] for shape in shapes) / (load * workload.gpus)
     now = 0.0
     for number, (shape, life) in enumerate(zip(chosen, lives, strict=True)):
         now += draw.expovariate(1 / mean_gap)
