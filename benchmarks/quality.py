@@ -26,9 +26,11 @@ from benchmarks import workloads
 from benchmarks.workloads import Scenario
 from extender import intree
 from extender.packing.policies import REGISTRY
+from extender.packing.policies.planned import Planned
 from extender.packing.resources import PODS
 from extender.packing.snapshot import Snapshot
 from extender.packing.types import NodeInfo
+from extender.replanning import Replanning
 from extender.simulate import Churn, KubeScheduler, PolicyExtender, SchedulerConfig, schedule_all
 
 R = TypeVar("R")
@@ -61,7 +63,12 @@ def scheduler(scenario: Scenario, policy: str, seed: int) -> KubeScheduler:
     if policy == MOST_ALLOCATED:
         profile = intree.most_allocated_profile(["nvidia.com/gpu"])
         return KubeScheduler(Snapshot.of(nodes), None, SchedulerConfig(profile, seed=seed))
-    extender = None if policy == STOCK else PolicyExtender(REGISTRY[policy]())
+    if policy == STOCK:
+        return KubeScheduler(Snapshot.of(nodes), None, SchedulerConfig(seed=seed))
+    chosen = REGISTRY[policy]()
+    extender = PolicyExtender(chosen)
+    if isinstance(chosen, Planned):
+        return Replanning(Snapshot.of(nodes), extender, SchedulerConfig(seed=seed), chosen)
     return KubeScheduler(Snapshot.of(nodes), extender, SchedulerConfig(seed=seed))
 
 
