@@ -16,7 +16,7 @@ from ortools.sat.python import cp_model
 from extender.packing.cpsat import Outcome, minimize
 from extender.packing.first_fit import first_fit
 from extender.packing.plan import Status
-from extender.packing.stock import PATTERNS, Pattern, Stock, maximal_patterns, places
+from extender.packing.stock import PATTERNS, Demand, Pattern, Stock, maximal_patterns, places
 
 LIMIT: Final = 20.0
 """Deterministic time of one solve, about seconds."""
@@ -33,7 +33,8 @@ class Expansion:
         status: about the number of nodes.
         nodes: how many of each shape.
         unplaced: per demand, how many pods no number of nodes helps.
-        bound: no answer that places as many has fewer nodes.
+        bound: no answer that leaves out as little or less, whichever pods, has fewer nodes; what a shape without a
+            limit takes is never left out.
     """
 
     status: Status
@@ -95,12 +96,7 @@ class _Cover:
                 covered[d].append(many * count)
         for d, placed in _in_rooms(model, self.stock):
             covered[d].append(placed)
-        for d, demand in enumerate(demands):
-            if any(shape.limit is None and shape.holds(d, demand.requests) for shape in shapes):
-                model.add(sum(covered[d]) >= demand.count)
-            else:
-                self.missing[d] = model.new_int_var(0, demand.count, "")
-                model.add(sum(covered[d]) + self.missing[d] >= demand.count)
+        self.missing = _cover_demands(model, self.stock, covered)
         for s, shape in enumerate(shapes):
             if shape.limit is not None:
                 some = [n for n, (of, _) in zip(self.nodes, self.patterns, strict=True) if of == s]
@@ -110,8 +106,7 @@ class _Cover:
         """Settle how many GPUs stay without a place, as few as can be; False when the solver did not say."""
         if not self.missing:
             return True
-        # A pod without GPUs counts a little, too.
-        lost = sum((1 + 1000 * self.stock.demands[d].gpus) * missing for d, missing in self.missing.items())
+        lost = sum(_weight(self.stock.demands[d]) * missing for d, missing in self.missing.items())
         outcome = minimize(self.model, lost, limit)
         if outcome.objective is None or outcome.status is not Status.OPTIMAL:
             return False
@@ -145,6 +140,25 @@ def _in_rooms(model: cp_model.CpModel, stock: Stock) -> Iterator[tuple[int, cp_m
                 model.add(sum(terms) <= have)
 
 
+def _cover_demands(
+    model: cp_model.CpModel, stock: Stock, covered: Sequence[Sequence[Any]]
+) -> dict[int, cp_model.IntVar]:
+    """Have every demand covered; return, for demands that no shape takes in any number, how many pods are left out."""
+    missing = {}
+    for d, demand in enumerate(stock.demands):
+        if any(shape.limit is None and shape.holds(d, demand.requests) for shape in stock.shapes):
+            model.add(sum(covered[d]) >= demand.count)
+        else:
+            missing[d] = model.new_int_var(0, demand.count, "")
+            model.add(sum(covered[d]) + missing[d] >= demand.count)
+    return missing
+
+
+def _weight(demand: Demand) -> int:
+    """Return what one pod that is left out counts for: its GPUs, and a pod without GPUs a little, too."""
+    return 1 + 1000 * demand.gpus
+
+
 # ---------------------------------------------------------------- when there are too many patterns
 
 
@@ -153,18 +167,21 @@ def _bounded(stock: Stock, limit: float) -> Expansion:
     shapes = range(len(stock.shapes))
     orders = [sorted(shapes, key=lambda s: (s != first, -stock.shapes[s].gpus, s)) for first in shapes]
     found = [first_fit(stock, order) for order in orders or [[]]]
-    nodes, unplaced = min(found, key=lambda answer: (_gpus_lost(stock, answer[1]), sum(answer[0])))
-    bound = min(_relaxed(stock, unplaced, limit), sum(nodes))
+    nodes, unplaced = min(found, key=lambda answer: (_lost(stock, answer[1]), sum(answer[0])))
+    bound = min(_relaxed(stock, _lost(stock, unplaced), limit), sum(nodes))
     status = Status.OPTIMAL if bound == sum(nodes) and not any(unplaced) else Status.FEASIBLE
     return Expansion(status, nodes, unplaced, bound)
 
 
-def _gpus_lost(stock: Stock, unplaced: Sequence[int]) -> int:
-    return sum(demand.gpus * count for demand, count in zip(stock.demands, unplaced, strict=True))
+def _lost(stock: Stock, unplaced: Sequence[int]) -> int:
+    return sum(_weight(demand) * count for demand, count in zip(stock.demands, unplaced, strict=True))
 
 
-def _relaxed(stock: Stock, unplaced: Sequence[int], limit: float) -> int:
-    """Return a lower bound of the nodes: the nodes of a shape as one, and of large pods only so many on each."""
+def _relaxed(stock: Stock, lost: int, limit: float) -> int:
+    """Return a lower bound of the nodes: the nodes of a shape as one, and of large pods only so many on each.
+
+    No more than ``lost`` is left out, of whichever pods: other ones than first fit left out may need fewer nodes.
+    """
     model = cp_model.CpModel()
     total = sum(demand.count for demand in stock.demands)
     nodes = [model.new_int_var(0, total, "") for _ in stock.shapes]
@@ -185,8 +202,8 @@ def _relaxed(stock: Stock, unplaced: Sequence[int], limit: float) -> int:
                     terms.append((want, placed))
         for terms, have in zip(weights, shape.free, strict=True):
             _limit_load(model, terms, have, many)
-    for d, demand in enumerate(stock.demands):
-        model.add(sum(covered[d]) >= demand.count - unplaced[d])
+    if missing := _cover_demands(model, stock, covered):
+        model.add(sum(_weight(stock.demands[d]) * count for d, count in missing.items()) <= lost)
     return minimize(model, sum(nodes), limit).bound
 
 
