@@ -36,6 +36,7 @@ SOLVE: Final = "extender.packing.solvers:solve"
 _LOG: Final = logging.getLogger(__name__)
 _TICK_SECONDS: Final = 0.2
 _MAX_BACKOFF_SECONDS: Final = 60.0
+_DOUBLINGS: Final = 16
 _END_SECONDS: Final = 5.0
 
 
@@ -78,7 +79,9 @@ class _Pace:
     def failed(self, now: float) -> None:
         """Note that there was no answer."""
         self.failures += 1
-        self._not_before = now + min(_MAX_BACKOFF_SECONDS, self._settings.period_seconds * 2.0**self.failures)
+        self._not_before = now + min(
+            _MAX_BACKOFF_SECONDS, self._settings.period_seconds * 2.0 ** min(self.failures, _DOUBLINGS)
+        )
 
     def stale(self, generation: int, now: float) -> bool:
         """Tell, once, that the last answer has not followed the cluster for too long."""
@@ -143,7 +146,7 @@ class Planning:
             return
         if self._due(self._quotas):
             self._solve_quotas()
-        if self._due(self._queue):
+        if not self._stop.is_set() and self._due(self._queue):
             self._solve_queue()
         generation, now = self._cache.snapshot.generation, self._clock()
         if self._quotas.stale(generation, now):
@@ -167,6 +170,7 @@ class Planning:
     def _solve_queue(self) -> None:
         snapshot = self._cache.snapshot
         self._judge(snapshot)
+        self._planned = None
         question = pose_queue(snapshot, self._settings.queue_limit, self._settings.solver_seconds)
         found = (None, 0.0) if question is None else self._ask(question, self._queue)
         if found is not None:

@@ -294,10 +294,11 @@ class Scoring(Section):
     """Which policy scores nodes, and with what settings."""
 
     policy: str = Field(
-        "planned",
+        "hole-aware",
         validate_default=True,
-        description="Name of the policy. `planned` keeps whole nodes whole and contended GPU models for those who need "
-        "them, helped by what is solved beside the requests; `hole-aware` is the same without.",
+        description="Name of the policy. `hole-aware` keeps whole nodes whole, and contended GPU models for those who "
+        "need them. `planned` is the same with what is solved beside the requests: better on clusters that fill up, a "
+        "little worse on those that stay half empty.",
     )
     parameters: Parameters = Field(Parameters(), description="Weights of the policy's terms.")
 

@@ -9,6 +9,7 @@ it is not. Jobs and results are pickled through a socket pair that nobody else c
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import logging
 import os
@@ -29,6 +30,7 @@ R = TypeVar("R")
 _LOG: Final = logging.getLogger(__name__)
 _NICENESS: Final = 10
 _END_SECONDS: Final = 2.0
+_PR_SET_PDEATHSIG: Final = 1  # prctl(2)
 _CHILD: Final = f"import sys; from {__name__} import main; main(*sys.argv[1:])"  # not -m: pickle needs our real name
 # One core, as told to the solver; the libraries under numpy have pools of their own.
 _ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
@@ -61,6 +63,7 @@ class SolverProcess(Generic[J, R]):
         """Prepare; nothing is started yet."""
         self._entry = entry
         self._child: _Child | None = None
+        self._closed = False
         self.starts = 0
 
     @property
@@ -75,6 +78,8 @@ class SolverProcess(Generic[J, R]):
             SolverError: when there is no result in time, or the child has failed; it is started again by the next job
                 unless it only said that this job cannot be done.
         """
+        if self._closed:
+            raise SolverError("closed")
         child = self._child if self._child is not None else self._start()
         late = threading.Event()
 
@@ -101,8 +106,12 @@ class SolverProcess(Generic[J, R]):
         return result
 
     def close(self) -> None:
-        """End the child; harmless when there is none."""
-        self._drop()
+        """End the child, for good; harmless when there is none. May be called while another thread solves."""
+        self._closed = True
+        child = self._child
+        if child is not None:
+            child.process.kill()  # a thread that waits for its answer meets the end of the pipe, and lets go of both
+            child.process.wait(_END_SECONDS)
 
     def _start(self) -> _Child:
         ours, theirs = Pipe()
@@ -128,6 +137,9 @@ class SolverProcess(Generic[J, R]):
 def main(entry: str, descriptor: str) -> None:
     """Solve jobs until the other end is closed: with its process, if not before."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the parent ends us
+    with suppress(OSError, AttributeError):
+        # A process that is stopped, or busy, when its parent is killed would not see the end of the pipe.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     os.nice(_NICENESS)
     module, _, name = entry.partition(":")
     solve: Callable[[object], object] = getattr(importlib.import_module(module), name)
@@ -135,9 +147,10 @@ def main(entry: str, descriptor: str) -> None:
         while True:
             try:
                 job = connection.recv()
-            except EOFError:
+            except (EOFError, OSError):
                 return
-            connection.send(_result(solve, job))
+            with suppress(BrokenPipeError):
+                connection.send(_result(solve, job))
 
 
 def _result(solve: Callable[[object], object], job: object) -> object:

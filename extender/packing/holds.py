@@ -4,9 +4,9 @@ When GPUs are given back, the pod that needs them all sits in kube-scheduler's b
 that come meanwhile would take the block to pieces, again and again, and the large pod waits for days. So each such pod
 is promised one node on which it fits now. A smaller pod of at most its priority may use what the promise leaves over.
 
-Bounded in every way: a promise lasts seconds, then rests for minutes (the pod has not come for it: something stops it
-that we do not model), and there are few at a time. Nothing is promised to a pod that is gone, gated, not yet refused by
-the scheduler, or that fits nowhere. Values only: `now` is the caller's clock.
+Bounded in every way: a promise lasts seconds, then pod and node rest for minutes (the pod has not come for it:
+something stops it that we do not model), and there are few at a time. Nothing is promised to a pod that is gone, gated,
+not yet refused by the scheduler, or that fits nowhere. Values only: `now` is the caller's clock.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class HoldRules:
     Attributes:
         seconds: how long a node is promised; 0 switches holds off.
         limit: promises at a time.
-        rest_seconds: how long a pod that did not come for its node gets no other.
+        rest_seconds: how long a pod that did not come for its node gets no other, and the node no other pod.
     """
 
     seconds: float = 15.0
@@ -58,46 +58,77 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
+class Turn:
+    """When somebody may hold: until `end`, in seconds, and then not before the rest is over. `uid` began it."""
+
+    uid: str
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
 class Holds:
-    """The promises by pod UID, and until when the pods rest that let one run out."""
+    """The promises by pod UID.
+
+    Attributes:
+        pods, nodes: the turns of pods by UID, and of nodes by name. A pod that does not come for its node rests, on
+            whatever node it was; so does the node, or one large pod after the other would keep it for ever.
+        next_deadline: when the next turn or rest is over, infinity when there are none.
+    """
 
     lines: Mapping[str, Hold] = field(default_factory=dict)
-    resting: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def next_deadline(self) -> float:
-        """Return when the first promise or rest is over, infinity when there are none."""
-        return min((*(hold.until for hold in self.lines.values()), *self.resting.values()), default=float("inf"))
+    pods: Mapping[str, Turn] = field(default_factory=dict)
+    nodes: Mapping[str, Turn] = field(default_factory=dict)
+    next_deadline: float = float("inf")
 
     def renewed(self, snapshot: Snapshot, now: float, rules: HoldRules) -> Holds:
         """Return the holds for the present state: by priority, then age, each pod on the block that it leaves fullest.
 
-        A pod keeps its node and its deadline for as long as it fits there.
+        A pod keeps its node for as long as it fits there; its turn goes on wherever it is.
         """
         waiting = _waiting(snapshot) if rules.seconds > 0 else []
-        if not waiting and not self.lines and not self.resting:
-            return self
-        resting = {uid: until for uid, until in self.resting.items() if until > now and uid in snapshot.pending}
-        for uid, hold in self.lines.items():
-            if hold.until <= now and uid in snapshot.pending:
-                resting[uid] = now + rules.rest_seconds
-        return Holds(self._lines(snapshot, waiting, resting, now, rules), resting)
+        if not waiting:
+            return Holds() if self.pods else self
+
+        def known(turns: Mapping[str, Turn]) -> dict[str, Turn]:
+            # Who has come for its node, or is gone, leaves no rest behind.
+            return {
+                key: turn
+                for key, turn in turns.items()
+                if turn.uid in snapshot.pending and turn.end + rules.rest_seconds > now
+            }
+
+        pods, nodes = known(self.pods), known(self.nodes)
+        lines = self._lines(snapshot, [pod for pod in waiting if _may(pods, pod.uid, now)], pods, nodes, now, rules)
+        ends = [turn.end for turn in (*pods.values(), *nodes.values())]
+        deadlines = [end if end > now else end + rules.rest_seconds for end in ends]
+        return Holds(lines, pods, nodes, min(deadlines, default=float("inf")))
 
     def _lines(
-        self, snapshot: Snapshot, waiting: list[PodInfo], resting: Mapping[str, float], now: float, rules: HoldRules
+        self,
+        snapshot: Snapshot,
+        waiting: list[PodInfo],
+        pods: dict[str, Turn],
+        nodes: dict[str, Turn],
+        now: float,
+        rules: HoldRules,
     ) -> dict[str, Hold]:
         lines: dict[str, Hold] = {}
         promised: dict[int, Counter[str]] = defaultdict(Counter)
-        for pod, may in _fitting(snapshot, [pod for pod in waiting if pod.uid not in resting]):
-            rows = [row for row in np.flatnonzero(may).tolist() if _leaves(snapshot, row, promised, pod)]
+        names = snapshot.table.names
+        for pod, may in _fitting(snapshot, waiting):
+            rows = [
+                row
+                for row in np.flatnonzero(may).tolist()
+                if _may(nodes, names[row], now) and _leaves(snapshot, row, promised, pod)
+            ]
             if not rows:
                 continue
             old = self.lines.get(pod.uid)
-            row = None if old is None else snapshot.table.index.get(old.node)
-            if old is None or row not in rows:
-                row = _tightest(snapshot, pod, rows)
-                old = Hold(pod, snapshot.table.names[row], now + rules.seconds)
-            lines[pod.uid] = Hold(pod, old.node, old.until)
+            before = None if old is None else snapshot.table.index.get(old.node)
+            row = before if before is not None and before in rows else _tightest(snapshot, pod, rows)
+            turn = pods.setdefault(pod.uid, Turn(pod.uid, now + rules.seconds))
+            node_turn = nodes.setdefault(names[row], turn)
+            lines[pod.uid] = Hold(pod, names[row], min(turn.end, node_turn.end))
             promised[row].update({PODS: 1, **pod.requests})
             if len(lines) == rules.limit:
                 break
@@ -115,6 +146,12 @@ class Holds:
         for row in promised:
             blocked[row] = not _leaves(snapshot, row, promised, pod)
         return blocked[rows]
+
+
+def _may(turns: Mapping[str, Turn], key: str, now: float) -> bool:
+    """Tell whether somebody's turn goes on, or could begin."""
+    turn = turns.get(key)
+    return turn is None or turn.end > now
 
 
 def _waiting(snapshot: Snapshot) -> list[PodInfo]:

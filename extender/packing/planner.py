@@ -41,6 +41,9 @@ MANY_COLUMNS: Final = 4000
 MANY_CHOICES: Final = 20_000
 """Pairs of a bundle and a type beyond which no aggregated model is built: hardly a node is like another then."""
 
+MOST_GPUS: Final = 2**31
+"""Free GPUs on a node up to which prices times amounts fit into 64 bits; no node has a millionth of it."""
+
 GANGS_EXPLAINED: Final = 20
 """Gangs without a place for which it is looked up whether they fit together at all; the rest is left open."""
 
@@ -134,7 +137,10 @@ class _Search:
             return
         if not self._proven(wanted) and prefix.applies(self.reduction):
             self._take(*prefix.Prefix(self.reduction, self.layout).solve(wanted, self._budget))
-        if not self._proven(wanted):
+        if (
+            not self._proven(wanted)
+            and int(self.problem.free[list(self.reduction.gpu_places)].max(initial=0)) <= MOST_GPUS
+        ):
             self._solve_patterns(wanted)
 
     @property

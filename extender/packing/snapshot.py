@@ -209,7 +209,8 @@ class Snapshot:
         Nothing that is remembered depends on guidance, so all of it is carried over.
         """
         fresh = replace(self, guidance=guidance)
-        fresh.__dict__.update({name: known for name, known in vars(self).items() if name not in vars(fresh)})
+        known = dict(vars(self))  # at once: readers may be adding what they have worked out
+        fresh.__dict__.update({name: value for name, value in known.items() if name not in vars(fresh)})
         fresh._memo.update(self._memo)  # noqa: SLF001 - one of us
         return fresh
 

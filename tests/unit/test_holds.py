@@ -100,7 +100,7 @@ def test_the_tightest_block_is_taken_and_kept_while_it_fits() -> None:
     assert deadlines(again) == [15]
     moved = held(cluster(four, free=(4, 3)), now=4, before=again)
     assert nodes_of(moved) == {"four": "n0"}
-    assert deadlines(moved) == [19]
+    assert deadlines(moved) == [15], "a pod's turn goes on wherever it is"
 
 
 def test_priority_goes_first_then_age_and_no_more_than_the_limit() -> None:
@@ -142,3 +142,22 @@ def test_a_hold_on_a_node_that_is_gone_blocks_nothing() -> None:
     other = Snapshot.of([node("m").gpus(8, H100).build()])
     assert blocked(holds, other, pod("small").gpus(1).build()) == []
     assert holds.blocked(other, pod("small").gpus(1).build(), np.array([-1, 0])).tolist() == [False, False]
+
+
+def test_a_node_rests_too_however_many_large_pods_wait_for_it() -> None:
+    state = cluster(*(pod(f"large-{at:02}").gpus(8).refused() for at in range(30)))
+    holds, held_seconds = Holds(), 0
+    for now in range(600):
+        holds = held(state, now=now, before=holds)
+        held_seconds += bool(holds.lines)
+    assert held_seconds == 30  # 15 s, 300 s of rest, and so on
+
+
+def test_a_hold_that_moves_ends_as_well() -> None:
+    holds, held_steps = Holds(), 0
+    for step in range(60):  # 300 s; the two nodes are cordoned in turn
+        nodes = [node("n0").gpus(8, H100), node("n1").gpus(8, H100)]
+        nodes[step // 2 % 2] = nodes[step // 2 % 2].cordoned()
+        holds = held(Snapshot.of([n.build() for n in nodes], [BIG.build()]), now=5.0 * step, before=holds)
+        held_steps += bool(holds.lines)
+    assert held_steps == 3
