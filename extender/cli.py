@@ -277,7 +277,11 @@ def config_check(file: str, output: str) -> None:
 
 @cli.command()
 @click.option(
-    "--pods", type=click.IntRange(min=1), default=demonstration.PODS, show_default=True, help="Pods that arrive."
+    "--pods",
+    type=click.IntRange(1, synthetic.MAX_PODS),
+    default=demonstration.PODS,
+    show_default=True,
+    help="Pods that arrive.",
 )
 @click.option(
     "--seed",
@@ -293,7 +297,11 @@ def demo(pods: int, seed: int) -> None:
 
 @cli.command("synthetic")
 @click.option(
-    "--pods", type=click.IntRange(min=0), default=0, show_default=True, help="Pods to generate instead of the cluster."
+    "--pods",
+    type=click.IntRange(0, synthetic.MAX_PODS),
+    default=0,
+    show_default=True,
+    help="Pods to generate instead of the cluster.",
 )
 @click.option(
     "--seed", type=click.IntRange(min=0), default=demonstration.SEED, show_default=True, help="Of the generator."

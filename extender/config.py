@@ -38,8 +38,10 @@ ENV_PREFIX: Final = "GPU_EXTENDER_"
 FILE_ENV: Final = "GPU_EXTENDER_CONFIG"
 RESERVED_ENV: Final = frozenset({"GPU_EXTENDER_CI", "GPU_EXTENDER_CLUSTER", FILE_ENV})
 _LONGEST_PATH: Final = 300
-# Half a surrogate pair: what an escape in JSON or YAML can say, and what Python makes of bytes that are no UTF-8.
-_HALF: Final = re.compile("[\ud800-\udfff]")
+# Half a surrogate pair is what an escape in JSON or YAML can say, and what Python makes of bytes that are no UTF-8; no
+# path and no address holds a NUL.
+_NO_TEXT: Final = re.compile("[\ud800-\udfff\0]")
+_NO_TEXT_WORDS: Final = "holds what no text can hold: a NUL, or half a character"
 """Variables with our prefix that are no fields: the test suite's switch, the dump and the configuration file."""
 # What a pod finds about each Service of its namespace, here about one whose name starts with `gpu-extender`.
 _SERVICE_LINK: Final = re.compile(
@@ -160,7 +162,7 @@ def _validate(layers: _Layers, known_policies: Collection[str] | None) -> tuple[
     values: dict[str, object] = {name: {} for name in Config.model_fields}
     broken: list[str] = []
     text = json.dumps(_plain(values | layers.values, "", broken), default=str)
-    faults = [_placed(path, "is no Unicode text", layers.origins) for path in broken]
+    faults = [_placed(path, _NO_TEXT_WORDS, layers.origins) for path in broken]
     try:
         config = Config.model_validate_json(text, context=known_policies)
     except ValidationError as error:
@@ -174,11 +176,11 @@ def _plain(value: object, path: str, broken: list[str]) -> object:
     Keys become text: YAML has others, which are unknown keys here.
     """
     if isinstance(value, str):
-        if _HALF.search(value):
+        if _NO_TEXT.search(value):
             broken.append(path)
-        return _HALF.sub("\ufffd", value)
+        return _NO_TEXT.sub("\ufffd", value)
     if isinstance(value, dict):
-        return {_HALF.sub("\ufffd", str(k)): _plain(item, join(path, str(k)), broken) for k, item in value.items()}
+        return {_NO_TEXT.sub("\ufffd", str(k)): _plain(item, join(path, str(k)), broken) for k, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item, f"{path}[{at}]", broken) for at, item in enumerate(value)]
     return value

@@ -36,7 +36,7 @@ class Prepared:
 
     def answers(self, pod: PodInfo, view: View) -> bool:
         """Tell whether this is the answer for a pod in a View; one UID may stand for two pods in hand-made bodies."""
-        return self.view() is view and self.pod == pod
+        return self.view() is view and (self.pod is pod or self.pod == pod)
 
     @property
     def size_bytes(self) -> int:

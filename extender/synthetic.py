@@ -16,6 +16,9 @@ from typing import Any, Final
 GFD_PRODUCT: Final = "nvidia.com/gpu.product"
 OLD_NAME: Final = "alpha.kubernetes.io/nvidia-gpu-name"
 GPU: Final = "nvidia.com/gpu"
+MAX_PODS: Final = 10**6
+"""More than the largest cluster has room for; so many make a file of 1 GB."""
+
 _SPACE: Final = uuid.UUID("6f2d3c1a-5b64-4a0e-9d43-0d1b1c1f0a51")
 _READY: Final = MappingProxyType({"type": "Ready", "status": "True"})
 _EPOCH_ISO: Final = "2026-01-01T{:02d}:{:02d}:{:02d}Z"

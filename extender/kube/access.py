@@ -28,6 +28,11 @@ from extender.errors import ClusterError, InputError
 # As many as there may be request threads (`server.threads`): one that is not kept costs the next bind a handshake.
 _KEPT_CONNECTIONS: Final = 256
 _SHOWN: Final = 400
+# What the official client and PyYAML raise for files that are no kubeconfig: they take every shape for granted.
+_UNUSABLE: Final = (
+    ConfigException, OSError, yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError,
+    RecursionError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +71,10 @@ class Access:
                 load_incluster_config(Configuration())
                 return
             contexts, _ = list_kube_config_contexts(self.kubeconfig)
-        except (ConfigException, OSError, yaml.YAMLError, TypeError, AttributeError, KeyError) as error:
+            names = [context.get("name") for context in contexts]
+        except _UNUSABLE as error:
             hint = "; give --kubeconfig, or --cluster to serve a file"
             raise InputError(f"{self}: {one_line(error)}{hint}") from error
-        names = [context.get("name") for context in contexts]
         if self.context is not None and self.context not in names:
             raise InputError(f"{self}: there is no context {self.context!r}, only {', '.join(map(repr, names))}")
 
@@ -86,7 +91,7 @@ class Access:
                     load_incluster_config(found)
                 else:
                     load_kube_config(self.kubeconfig, self.context, client_configuration=found)
-            except (ConfigException, OSError, yaml.YAMLError, ValueError, TypeError, KeyError) as error:
+            except _UNUSABLE as error:
                 raise ClusterError(f"{self}: {one_line(error)}") from error
         if said and not (found.api_key or found.cert_file):
             raise ClusterError(f"{self}: {'; '.join(said)}")

@@ -102,6 +102,8 @@ def test_simulate_takes_the_stock_scheduler_and_any_policy(cluster, arrivals):
         (["fit", "--cluster", "-", "--pod-file", "-"], b"", "read once only"),
         (["config", "check", "/no/such/file"], b"", "/no/such/file"),
         (["config", "check", "-"], b"\xff", "UTF-8"),
+        (["serve", "--kubeconfig", "/dev/stdin"], b"a: " + b"[" * 5000, "kubeconfig /dev/stdin: "),
+        (["serve", "--kubeconfig", "/dev/stdin"], b"contexts: [5]\ncurrent-context: c\n", "kubeconfig /dev/stdin: "),
     ],
 )
 def test_bad_input_is_one_clear_line_and_exit_code_two(arguments, stdin, words):

@@ -274,8 +274,9 @@ def test_a_huge_number_is_one_short_fault(load, number):
 
 def test_half_a_character_is_named_with_its_field(load):
     with pytest.raises(ConfigError) as caught:
-        load('{"server": {"listen": "x\\ud800"}, "k\\ud800": 1}')
-    assert "server.listen: is no Unicode text" in caught.value.faults
+        load('{"server": {"listen": "x\\ud800", "tls": {"cert_file": "a\\u0000b", "key_file": "k"}}, "k\\ud800": 1}')
+    words = "holds what no text can hold: a NUL, or half a character"
+    assert {f"server.listen: {words}", f"server.tls.cert_file: {words}"} < set(caught.value.faults)
 
 
 def test_of_very_many_faults_the_first_are_shown(load):
