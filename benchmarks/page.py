@@ -47,7 +47,8 @@ _START_HEAD: Final = """\
 
 `make bench-start`. The service on a live cluster of 5,000 nodes (15 KB each as the API server writes them) and 50,000
 bound pods (7 KB), four of a node with a GPU. *The bare lists* are the same pages asked for by the same client with
-nothing read of them, in a process of its own, in alternating rounds: what API server, TLS and HTTP take. Medians.
+nothing read of them, in a process of its own, in alternating rounds: what API server, TLS and HTTP take. Medians. On a
+machine with other work only the CPU time says something.
 """
 _QUALITY_HEAD: Final = """\
 ## Packing quality

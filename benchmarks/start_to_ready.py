@@ -54,10 +54,11 @@ _HEAD_BYTES: Final = 4096
 
 @dataclass(frozen=True)
 class Download:
-    """The bare lists."""
+    """The bare lists; `cpu_seconds` are the client's."""
 
     seconds: float
     megabytes: float
+    cpu_seconds: float
     server_cpu_seconds: float
 
 
@@ -126,7 +127,8 @@ class Bench:
         with Process("download", command, self._folder("download")) as process:
             assert process.wait_end(_READY_SECONDS) == 0, process.tail()
             said = json.loads(process.text().splitlines()[-1])
-        return Download(said["seconds"], said["bytes"] / _MEGABYTE, self._plane.cpu_seconds() - before)
+        server_cpu = self._plane.cpu_seconds() - before
+        return Download(said["seconds"], said["bytes"] / _MEGABYTE, said["cpu_seconds"], server_cpu)
 
     def start(self) -> Start:
         """Start the service and wait until it is ready."""
@@ -159,14 +161,16 @@ def measure(nodes: int, pods: int, rounds: int) -> Iterator[tuple[Download, Star
 def summarise(nodes: int, pods: int, rounds: Sequence[tuple[Download, Start]]) -> dict[str, Any]:
     """Return the medians over the rounds; ours is the difference within each."""
     downloads, starts = ([asdict(one) for one in column] for column in zip(*rounds, strict=True))
-    ours = [start.ready - download.seconds for download, start in rounds]
+    seconds = statistics.median(start.ready - bare.seconds for bare, start in rounds)
+    cpu_seconds = statistics.median(start.cpu_seconds - bare.cpu_seconds for bare, start in rounds)
     return {
         "nodes": nodes,
         "pods": pods,
         "rounds": len(rounds),
         "download": {key: round(statistics.median(row[key] for row in downloads), 2) for key in downloads[0]},
         "start": {key: round(statistics.median(row[key] for row in starts), 2) for key in starts[0]},
-        "ours_seconds": round(statistics.median(ours), 2),
+        "ours_seconds": round(seconds, 2),
+        "ours_cpu_seconds": round(cpu_seconds, 2),
     }
 
 
@@ -174,16 +178,20 @@ def table(row: Mapping[str, Any]) -> str:
     """Return the figures as a Markdown table."""
     bare, start = row["download"], row["start"]
     lines = [
-        ("until it listens", f"{start['listening']:.1f} s", ""),
-        ("until it is ready", f"{start['ready']:.1f} s", ""),
-        (f"the bare lists, {bare['megabytes']:.0f} MB", f"{bare['seconds']:.1f} s", ""),
-        ("ours: the difference", f"{row['ours_seconds']:.1f} s", f"{SECONDS_GOAL:.0f} s"),
-        ("our CPU time until ready", f"{start['cpu_seconds']:.1f} s", ""),
-        ("CPU time of API server and etcd meanwhile", f"{start['server_cpu_seconds']:.1f} s", ""),
-        ("memory once ready", f"{start['megabytes']:.0f} MB", f"{MEGABYTES_GOAL:.0f} MB"),
-        ("memory at most", f"{start['most_megabytes']:.0f} MB", ""),
+        ("until it listens", f"{start['listening']:.1f} s", "", ""),
+        ("until it is ready", f"{start['ready']:.1f} s", f"{start['cpu_seconds']:.1f} s", ""),
+        (f"the bare lists, {bare['megabytes']:.0f} MB", f"{bare['seconds']:.1f} s", f"{bare['cpu_seconds']:.1f} s", ""),
+        (
+            "ours: the difference",
+            f"{row['ours_seconds']:.1f} s",
+            f"{row['ours_cpu_seconds']:.1f} s",
+            f"{SECONDS_GOAL:.0f} s",
+        ),
+        ("API server and etcd, until we are ready", "", f"{start['server_cpu_seconds']:.1f} s", ""),
+        ("memory once ready", f"{start['megabytes']:.0f} MB", "", f"{MEGABYTES_GOAL:.0f} MB"),
+        ("memory at most", f"{start['most_megabytes']:.0f} MB", "", ""),
     ]
-    return "\n".join(["| | | goal |", "|---|---|---|", *(f"| {' | '.join(line)} |" for line in lines)])
+    return "\n".join(["| | | CPU time | goal |", "|---|---|---|---|", *(f"| {' | '.join(line)} |" for line in lines)])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -199,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.download:
         began = time.monotonic()
         size = download(options.download)
-        print(json.dumps({"seconds": time.monotonic() - began, "bytes": size}))
+        print(json.dumps({"seconds": time.monotonic() - began, "cpu_seconds": time.process_time(), "bytes": size}))
         return 0
     try:
         build.programs(releases.NEWEST)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final, TypeVar
 
 import msgspec
@@ -15,7 +16,7 @@ from extender.kube.gpurules import parse_version
 from extender.kube.ourkeys import MIN_COMPUTE, MIN_CUDA, MIN_MEMORY, TYPES, WISHES, Texts
 from extender.kube.raw import RawAffinity, RawPodSpec, RawTaint, RawToleration
 from extender.kube.requests import Say
-from extender.packing.gpu import GpuRequest, parse_ladder
+from extender.packing.gpu import GpuRequest, TypeWish, parse_ladder
 from extender.packing.resources import parse_quantity
 from extender.packing.types import GroupRef
 
@@ -42,11 +43,16 @@ def with_wishes(gpu: GpuRequest, annotations: Texts, say: Say) -> GpuRequest:
         return gpu
     return replace(
         gpu,
-        types=_read(TYPES, parse_ladder, annotations, say) or (),
+        types=_read(TYPES, _ladder, annotations, say) or (),
         min_memory_mib=_read(MIN_MEMORY, _memory_mib, annotations, say),
         min_cuda=_read(MIN_CUDA, _level, annotations, say),
         min_compute=_read(MIN_COMPUTE, _level, annotations, say),
     )
+
+
+@lru_cache(maxsize=1024)  # the pods of a kind have the same
+def _ladder(text: str) -> tuple[TypeWish, ...]:
+    return parse_ladder(text)
 
 
 def _read(key: str, parse: Callable[[str], T], annotations: Texts, say: Say) -> T | None:
