@@ -9,6 +9,7 @@ from ortools.sat.python import cp_model
 
 from extender.packing.plan import Status
 
+_SECONDS_PER_LIMIT: Final = 5.0
 _STATUS: Final = {
     cp_model.OPTIMAL: Status.OPTIMAL,
     cp_model.FEASIBLE: Status.FEASIBLE,
@@ -44,6 +45,8 @@ def minimize(model: cp_model.CpModel, objective: cp_model.LinearExprT, limit: fl
     # Two workers are slower than one on nearly all small models, and their answers depend on the machine.
     solver.parameters.num_workers = 1
     solver.parameters.max_deterministic_time = limit
+    # Presolving large models is not counted there: this ends what the other should have, on any machine but a slow one.
+    solver.parameters.max_time_in_seconds = _SECONDS_PER_LIMIT * limit
     solver.parameters.random_seed = 0
     status = _STATUS.get(solver.solve(model), Status.UNKNOWN)
     found = status in (Status.OPTIMAL, Status.FEASIBLE)

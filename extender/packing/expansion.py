@@ -18,7 +18,7 @@ from extender.packing.first_fit import first_fit
 from extender.packing.plan import Status
 from extender.packing.stock import PATTERNS, Demand, Pattern, Stock, maximal_patterns, places
 
-LIMIT: Final = 5.0
+LIMIT: Final = 1.0
 """Deterministic time of one solve, about seconds."""
 
 _LARGE: Final = 16
