@@ -83,9 +83,6 @@ bench-openb: $(DEV) ## measure packing quality on the trace openb: make bench-op
 bench-planner: $(DEV) ## measure joint plans: time, and how far from what is proved
 	$(PY) -m benchmarks.planner $(ARGS)
 
-bench-openb: $(DEV) ## measure packing quality on the trace openb: make bench-openb ARGS="--data FOLDER"
-	$(PY) -m benchmarks.openb_quality $(ARGS)
-
 # Keeps the pins that still fit; `make lock ARGS=--upgrade` moves all of them to the newest.
 LOCK = $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" $(ARGS)

@@ -17,6 +17,7 @@ from extender.packing.disruption import PodDisruption
 from extender.packing.expansion import Expansion, fewest_nodes
 from extender.packing.fit import filter_nodes
 from extender.packing.node_shapes import NodeShape, node_shapes
+from extender.packing.plan import Status
 from extender.packing.problem import PackingProblem
 from extender.packing.snapshot import Snapshot
 from extender.packing.stock import Amounts, Demand, Room, Shape, Stock, places
@@ -94,7 +95,9 @@ def buy_report(dump: ClusterDump, *, like: Sequence[str] = (), offered: Sequence
     joint = Snapshot.of([*dump.nodes, *(shape.node for shape in shapes)], dump.pods)
     problem = PackingProblem.of(joint, waiting)
     stock, uids = _stock(problem, joint, shapes)
-    found = fewest_nodes(stock)
+    mixed = fewest_nodes(stock)
+    alone = [_alone(stock, at) for at in range(len(shapes))] if len(shapes) > 1 else [mixed]
+    found = _best(mixed, alone)
     unplaced = [*_unplaced(snapshot, waiting, uids, found), *_incomplete(problem, waiting)]
     return {
         "possible": not unplaced,
@@ -102,7 +105,7 @@ def buy_report(dump: ClusterDump, *, like: Sequence[str] = (), offered: Sequence
         "buy": [_row(shape, count) for shape, count in zip(shapes, found.nodes, strict=True) if count],
         "status": str(found.status),
         "bound": found.bound,
-        "options": [_option(stock, at, shape, found) for at, shape in enumerate(shapes)],
+        "options": [_option(shape, answer, found) for shape, answer in zip(shapes, alone, strict=True)],
         "unplaced": unplaced,
         "min_nodes_for_running": nodes_for_running(dump),
         "warnings": [*dump.warnings, *_warnings(dump)],
@@ -164,8 +167,22 @@ def _row(shape: NodeShape, count: int) -> BuyRow:
     return {"type": shape.name, "like": shape.nodes[0], "model": shape.model, "gpus": shape.gpus, "nodes": count}
 
 
-def _option(stock: Stock, at: int, shape: NodeShape, best: Expansion) -> OptionRow:
-    alone = best if len(stock.shapes) == 1 else fewest_nodes(replace(stock, shapes=[stock.shapes[at]]))
+def _alone(stock: Stock, at: int) -> Expansion:
+    """Return the answer with one type alone, as an answer about all of them."""
+    found = fewest_nodes(replace(stock, shapes=[stock.shapes[at]]))
+    return replace(found, nodes=tuple(sum(found.nodes) if at == each else 0 for each in range(len(stock.shapes))))
+
+
+def _best(mixed: Expansion, alone: Iterable[Expansion]) -> Expansion:
+    """Return the answer that leaves out least with the fewest nodes; with many types the mixed one need not be it."""
+    best = min([mixed, *alone], key=lambda each: (sum(each.unplaced), sum(each.nodes)))
+    if best is mixed or sum(best.unplaced) != sum(mixed.unplaced):
+        return mixed
+    proved = sum(best.nodes) == mixed.bound
+    return replace(best, bound=mixed.bound, status=Status.OPTIMAL if proved else Status.FEASIBLE)
+
+
+def _option(shape: NodeShape, alone: Expansion, best: Expansion) -> OptionRow:
     enough = sum(alone.unplaced) <= sum(best.unplaced)
     nodes = sum(alone.nodes) if enough else None
     return {"type": shape.name, "like": shape.nodes[0], "nodes": nodes, "status": str(alone.status)}

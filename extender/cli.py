@@ -319,6 +319,9 @@ def main() -> None:
         cli(standalone_mode=False)
     except (click.exceptions.Abort, KeyboardInterrupt):
         raise SystemExit(130) from None
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        raise SystemExit(error.exit_code) from None
     except click.ClickException as error:
         terminal.complain_of_usage(error)
         raise SystemExit(error.exit_code) from None

@@ -118,7 +118,11 @@ class SolverProcess(Generic[J, R]):
         command = [sys.executable, "-c", _CHILD, self._entry, str(theirs.fileno())]
         with theirs:
             process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env={**os.environ, **_ONE_THREAD}
+                command,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **_ONE_THREAD},
+                start_new_session=True,  # Ctrl-C at a terminal is for the parent, which ends the child
             )
         self.starts += 1
         self._child = _Child(process, ours)
@@ -136,7 +140,6 @@ class SolverProcess(Generic[J, R]):
 
 def main(entry: str, descriptor: str) -> None:
     """Solve jobs until the other end is closed: with its process, if not before."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the parent ends us
     with suppress(OSError, AttributeError):
         # A process that is stopped, or busy, when its parent is killed would not see the end of the pipe.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -151,7 +151,7 @@ def render_plan(report: PlanReport, plan: JointPlan) -> RenderableType:
     table = _placements(report["placements"])
     pods = f"{report['placed']} of {len(report['placements'])} pods placed, {report['placed_gpus']} GPUs"
     if plan.status is Status.OPTIMAL:
-        proof = "proved: no plan places more, higher priorities first"
+        proof = "proved: no plan places more GPUs, higher priorities first"
     else:
         proof = f"proved: no plan places more than {report['bound']} (gap {plan.gap:.2%})"
     return Group(table, f"{pods}; {proof}.", *_nodes_opened(plan))

@@ -56,7 +56,8 @@ def render_buy(report: BuyReport) -> RenderableType:
     options = plain_table("OF ONE TYPE ALONE", "TYPE")
     for option in report["options"]:
         nodes = "not enough" if option["nodes"] is None else str(option["nodes"])
-        options.add_row(nodes if option["status"] == Status.OPTIMAL else f"{nodes} or fewer", option["type"])
+        sure = option["status"] == Status.OPTIMAL or option["nodes"] is None
+        options.add_row(nodes if sure else f"{nodes} or fewer", option["type"])
     out = [Text(f"no node helps {row['pod']}: {row['reason']}", style="red") for row in report["unplaced"]]
     parts: list[RenderableType] = [table] if report["buy"] else []
     parts += [Text(_nodes_to_buy(report)), *out]

@@ -35,7 +35,7 @@ def guided(snapshot, asked, random):
         groups = {**groups, PodClass.of(asked): len(set(groups.values()))}
         kinds = NodeKinds.of(snapshot.table, resource)
         width = len(kinds) * CPU_CLASSES
-        wanted = [[random.choice((0.0, 0.5, 4.0, 7.25)) for _ in range(width)] for _ in range(len(groups))]
+        wanted = [[random.choice((0.0, 0.5, 4.0, 7.25)) for _ in range(width)] for _ in range(1 + max(groups.values()))]
         found[resource] = quota_problem.quotas_of(kinds, groups, np.array(wanted).reshape(-1, width))
     nodes = {asked.uid: random.choice(snapshot.table.names)} if random.random() < 0.5 else {}
     return replace(snapshot.with_guidance(Guidance(found, nodes)), turnover=Turnover())

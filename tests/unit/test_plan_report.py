@@ -81,6 +81,6 @@ def printed(nodes, pods):
 
 def test_the_table_says_what_is_proved():
     text = printed([h100("n1").build(), node("n2").build()], [pod("a").gpus(1).build(), pod("b").gpus(9).build()])
-    assert "1 of 2 pods placed, 1 GPUs; proved: no plan places more, higher priorities first." in text
+    assert "1 of 2 pods placed, 1 GPUs; proved: no plan places more GPUs, higher priorities first." in text
     assert "1 unused GPU node opened; no such plan opens fewer." in text
     assert printed([], []) == "No pod is waiting to be placed.\n"
