@@ -96,7 +96,7 @@ def buy_report(dump: ClusterDump, *, like: Sequence[str] = (), offered: Sequence
     problem = PackingProblem.of(joint, waiting)
     stock, uids = _stock(problem, joint, shapes)
     mixed = fewest_nodes(stock)
-    alone = [_alone(stock, at) for at in range(len(shapes))] if len(shapes) > 1 else [mixed]
+    alone = [_alone(stock, at) for at in range(len(shapes))] if len(shapes) > 1 else [mixed] * len(shapes)
     found = _best(mixed, alone)
     unplaced = [*_unplaced(snapshot, waiting, uids, found), *_incomplete(problem, waiting)]
     return {
