@@ -56,7 +56,7 @@ _NO_META = RawMeta()
 _OPERATORS: Final[Mapping[str, Operator]] = {str(operator): operator for operator in Operator}
 _PHASES: Final[Mapping[str, Phase]] = {str(phase): phase for phase in Phase}
 _SCHEDULED: Final = "PodScheduled"
-_GATED: Final = "SchedulingGated"
+_UNSCHEDULABLE: Final = "Unschedulable"
 _MOST_WEIGHT: Final = 100
 _MOST_LINES: Final = 20
 _LOST: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
@@ -172,10 +172,11 @@ def pod_info(raw: RawPod, rules: GpuRules, warn: Warn) -> PodInfo:
 
 
 def _refused(spec: RawPodSpec, status: RawPodStatus) -> bool:
-    """Tell whether the scheduler has left the condition that it found no node (or an `Error` of an extender)."""
+    """Tell whether the scheduler has left the condition that it found no node: an `Error` (SchedulerError) is no such."""
     if spec.node_name:
         return False
-    return any(c.type == _SCHEDULED and c.status == "False" and c.reason != _GATED for c in status.conditions or ())
+    conditions = status.conditions or ()
+    return any(c.type == _SCHEDULED and c.status == "False" and c.reason == _UNSCHEDULABLE for c in conditions)
 
 
 def _phase(text: str | None, say: Say) -> Phase:

@@ -237,7 +237,7 @@ def test_what_other_filters_look_at_is_noted(fields, words):
     ("condition", "fields", "refused"),
     [
         ({"status": "False", "reason": "Unschedulable"}, {}, True),
-        ({"status": "False", "reason": "SchedulerError"}, {}, True),
+        ({"status": "False", "reason": "SchedulerError"}, {}, False),
         ({"status": "False", "reason": "SchedulingGated"}, {}, False),
         ({"status": "True"}, {}, False),
         ({"status": "False", "reason": "Unschedulable"}, {"nodeName": "n"}, False),
