@@ -172,7 +172,7 @@ def pod_info(raw: RawPod, rules: GpuRules, warn: Warn) -> PodInfo:
 
 
 def _refused(spec: RawPodSpec, status: RawPodStatus) -> bool:
-    """Tell whether the scheduler has left the condition that it found no node: an `Error` (SchedulerError) is no such."""
+    """Tell whether the scheduler has left the condition that it found no node; `SchedulerError` is no such."""
     if spec.node_name:
         return False
     conditions = status.conditions or ()
