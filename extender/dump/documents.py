@@ -243,17 +243,17 @@ def _in_words(error: Exception, value: object) -> str:
 
 def _bad_key(value: object, path: str) -> str | None:
     """Return the key whose value is no text in the mapping that msgspec calls `path[...]`."""
-    found = _opened(value)
+    found = opened(value)
     for name, index, _ in _STEP.findall(path):
         if isinstance(found, dict) and name:
-            found = _opened(found.get(name))
+            found = opened(found.get(name))
         elif isinstance(found, list) and index:
-            found = _opened(found[int(index)])
+            found = opened(found[int(index)])
     entries = found.items() if isinstance(found, dict) else ()
     return next((str(key) for key, item in entries if not _is_text(item)), None)
 
 
-def _opened(value: object) -> object:
+def opened(value: object) -> object:
     """Return an object or array of JSON text with what is in it unread, anything else as it is."""
     if isinstance(value, msgspec.Raw) and _start(value) in b"{[":
         return msgspec.json.decode(value, type=dict[str, msgspec.Raw] | list[msgspec.Raw])

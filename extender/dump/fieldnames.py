@@ -1,0 +1,79 @@
+"""Field names that were nearly right: decoding skips what it does not know, so a typo would change answers in silence.
+
+Looked at are the fields that we read and whose absence means something else: amounts, taints, labels, selectors. No
+name that Kubernetes has is taken for a typo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from extender.dump.documents import opened
+from extender.kube.raw import (
+    RawContainer,
+    RawMeta,
+    RawNode,
+    RawNodeSpec,
+    RawNodeStatus,
+    RawPod,
+    RawPodSpec,
+    RawPodStatus,
+    RawResources,
+)
+from extender.spelling import closest
+
+Shape = type[msgspec.Struct]
+
+_INSIDE: Final[Mapping[Shape, Mapping[str, Shape]]] = {
+    RawNode: {"metadata": RawMeta, "spec": RawNodeSpec, "status": RawNodeStatus},
+    RawPod: {"metadata": RawMeta, "spec": RawPodSpec, "status": RawPodStatus},
+    RawPodSpec: {"containers": RawContainer, "initContainers": RawContainer, "resources": RawResources},
+    RawContainer: {"resources": RawResources},
+}
+_READ: Final[Mapping[Shape, frozenset[str]]] = {
+    shape: frozenset(field.encode_name for field in msgspec.structs.fields(shape))
+    for shape in {*_INSIDE, *(inner for parts in _INSIDE.values() for inner in parts.values())}
+}
+# Fields of Kubernetes that we do not read and that look like one we do; tests compare with the official client.
+_REAL: Final = frozenset({"resourceClaimStatuses", "restartPolicyRules"})
+_ALIKE: Final = 0.75
+# Whoever invents names by the million shall not wait for each to be compared.
+_COMPARED: Final = 20
+_REMEMBERED: Final = 1000
+
+
+class FieldNames:
+    """Looks at the objects of one dump; a name that is no typo is compared once."""
+
+    def __init__(self) -> None:
+        self._harmless = {shape: {*read, *_REAL} for shape, read in _READ.items()}
+
+    def misspelt(self, value: object, shape: Shape) -> Iterator[str]:
+        """Yield a line for each field of an object that nobody knows beside one that is missing.
+
+        Args:
+            value: JSON text (`msgspec.Raw`) or values, which decode as `shape`.
+            shape: RawNode or RawPod.
+        """
+        yield from self._within(value, shape, "")
+
+    def _within(self, value: object, shape: Shape, path: str) -> Iterator[str]:
+        entries = opened(value)
+        if isinstance(entries, list):
+            for at, entry in enumerate(entries):
+                yield from self._within(entry, shape, f"{path}[{at}]")
+        if not isinstance(entries, dict):
+            return
+        dot = f"{path}." if path else ""
+        for name in sorted(map(str, entries.keys() - self._harmless[shape]))[:_COMPARED]:
+            meant = closest(name, _READ[shape], _ALIKE)
+            if meant is None and len(self._harmless[shape]) < _REMEMBERED:
+                self._harmless[shape].add(name)
+            if meant is not None and meant not in entries:
+                yield f"{dot}{name}: there is no such field; did you mean {meant}?"
+        for name, inner in _INSIDE.get(shape, {}).items():
+            if name in entries:
+                yield from self._within(entries[name], inner, f"{dot}{name}")

@@ -1,0 +1,109 @@
+"""Misspelt fields of a dump: one line each, and none for what Kubernetes really has."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+from kubernetes import client
+
+from extender.dump import read_dumps, read_pods
+from extender.dump.fieldnames import FieldNames
+from extender.kube.gpurules import GpuRules
+from extender.kube.raw import RawNode, RawPod
+
+RULES = GpuRules.default()
+AMOUNTS = {"cpu": "8", "nvidia.com/gpu": "8", "pods": "110"}
+
+
+def node(**parts: Any) -> dict[str, Any]:
+    whole: dict[str, Any] = {
+        "status": {"capacity": AMOUNTS, "allocatable": AMOUNTS},
+        "spec": {},
+        "metadata": {"labels": {}},
+    }
+    whole |= {"kind": "Node", **parts}
+    return {**whole, "metadata": {"name": "n", **whole["metadata"]}}
+
+
+def pod(spec: dict[str, Any], **meta: str) -> dict[str, Any]:
+    return {"kind": "Pod", "metadata": {"name": "p", "namespace": "ml", **meta}, "spec": spec}
+
+
+def container(resources: dict[str, Any]) -> dict[str, Any]:
+    return {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}}, {"name": "d", "resources": resources}]}
+
+
+TYPOS = [
+    (node(status={"alocatable": AMOUNTS, "capacity": AMOUNTS}), "node n: status.alocatable", "allocatable"),
+    (node(status={"allocatable": AMOUNTS, "Capacity": AMOUNTS}), "node n: status.Capacity", "capacity"),
+    (node(spec={"taint": []}), "node n: spec.taint", "taints"),
+    (node(spec={"unscheduleable": True}), "node n: spec.unscheduleable", "unschedulable"),
+    (node(metadata={"lables": {}}), "node n: metadata.lables", "labels"),
+    (node(stauts={"capacity": AMOUNTS}), "node n: stauts", None),  # `status` is there, too
+    (pod(container({"request": {}})), "pod ml/p: spec.containers[1].resources.request", "requests"),
+    (pod(container({"limit": {}})), "pod ml/p: spec.containers[1].resources.limit", "limits"),
+    (pod({"nodeselector": {}}), "pod ml/p: spec.nodeselector", "nodeSelector"),
+    (pod({"toleration": []}, uid="u"), "pod ml/p: spec.toleration", "tolerations"),
+    (pod({"podCIDR": "x", "labels": {}, "custom": 1}), "", None),
+    (node(spec={"podCIDR": "10.0.0.0/24"}, metadata={"managedFields": []}), "", None),
+]
+
+
+@pytest.mark.parametrize(("value", "where", "meant"), TYPOS)
+@pytest.mark.parametrize("text", [json.dumps, yaml.safe_dump], ids=["json", "yaml"])
+def test_a_misspelt_field_is_one_line_that_names_object_and_field(value, where, meant, text):
+    lines = [w for w in read_dumps([("f", text(value).encode())], RULES).warnings if "no such field" in w]
+    assert lines == ([f"{where}: there is no such field; did you mean {meant}?"] if meant else [])
+
+
+def test_pods_that_are_to_arrive_are_looked_at():
+    text = json.dumps(pod(container({"limit": {"nvidia.com/gpu": "8"}}))).encode()
+    assert any("resources.limit: " in line for line in read_pods([("f", text)], RULES).warnings)
+
+
+def fields_of(model: Any) -> dict[str, Any]:
+    return {name: {} for name in model.attribute_map.values()}
+
+
+def test_no_field_that_kubernetes_has_is_taken_for_a_typo():
+    resources = fields_of(client.V1ResourceRequirements)
+    containers = [fields_of(client.V1Container) | {"resources": resources}]
+    spec = fields_of(client.V1PodSpec) | {"containers": containers, "resources": resources}
+    whole = {"metadata": fields_of(client.V1ObjectMeta), "spec": spec, "status": fields_of(client.V1PodStatus)}
+    for name in ("metadata", "spec", "status"):
+        for read in list(whole[name]):
+            # Each alone, because a name is strange only while the one it resembles is missing.
+            assert list(FieldNames().misspelt({name: {read: {}}}, RawPod)) == []
+    for read in (*resources, *containers[0]):
+        one: dict[str, Any] = {
+            "spec": {"containers": [{read: {}, "resources": {read: {}} if read in resources else {}}]}
+        }
+        assert list(FieldNames().misspelt(one, RawPod)) == []
+    for name, model in (("spec", client.V1NodeSpec), ("status", client.V1NodeStatus)):
+        for read in fields_of(model):
+            assert list(FieldNames().misspelt({name: {read: {}}}, RawNode)) == []
+
+
+def test_what_old_and_new_releases_have_beside_the_client_is_no_typo():
+    for shape, name, fields in (
+        (RawNode, "spec", ("externalID", "configSource")),
+        (RawPod, "spec", ("serviceAccount", "workloadRef", "hostnameOverride", "schedulingGroup")),
+        (RawPod, "status", ("resourceClaimStatuses", "allocatedResources", "observedGeneration", "resize")),
+        (RawPod, "metadata", ("selfLink", "clusterName", "initializers")),
+    ):
+        for field in fields:
+            assert list(FieldNames().misspelt({name: {field: {}}}, shape)) == []
+
+
+def test_pods_that_an_api_server_wrote_and_that_run_are_not_searched():
+    text = json.dumps(pod({"nodeName": "n", "toleration": []}, uid="u")).encode()
+    assert not any("no such field" in line for line in read_dumps([("f", text)], RULES).warnings)
+
+
+def test_inventors_of_names_are_not_waited_for():
+    names = FieldNames()
+    value = {"spec": {f"taint{number}": 1 for number in range(10_000)}}
+    assert len(list(names.misspelt(value, RawNode))) <= 20
