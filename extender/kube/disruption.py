@@ -11,13 +11,13 @@ from typing import Final
 from extender.kube.convert import DEFAULT_NAMESPACE, Warn, pod_key, requirement, seconds
 from extender.kube.ourkeys import LAST_CHECKPOINT, MOVABLE
 from extender.kube.raw import RawBudget, RawBudgetSpec, RawBudgetStatus, RawMeta, RawOwner, RawPod, RawPodStatus
+from extender.kube.requests import Say
 from extender.packing.disruption import DisruptionBudget, PodDisruption
 from extender.packing.selectors import Operator, Requirement
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 
 _PINNING: Final = (
-    (MOVABLE, "false"),
     ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"),
     ("karpenter.sh/do-not-disrupt", "true"),
     ("karpenter.sh/do-not-evict", "true"),  # its name before v0.32
@@ -40,11 +40,24 @@ def pod_disruption(raw: RawPod, warn: Warn) -> PodDisruption:
     return PodDisruption(
         controller=_controller(meta.owner_references or ()),
         mirror=MIRROR in annotations,
-        pinned_by=next((f"{key}: {no}" for key, no in _PINNING if _is(annotations.get(key), no)), ""),
+        pinned_by=_pinned_by_us(annotations.get(MOVABLE), say) or _pinned_by_others(annotations),
         labels={key: value or "" for key, value in (meta.labels or {}).items()},
         started_seconds=seconds(status.start_time, "status.startTime", say),
         checkpoint_seconds=seconds(annotations.get(LAST_CHECKPOINT), f"annotation {LAST_CHECKPOINT}", say),
     )
+
+
+def _pinned_by_us(text: str | None, say: Say) -> str:
+    """Return our own veto; whoever writes it with another word than false means one all the same."""
+    if text is None or _is(text, "true"):
+        return ""
+    if not _is(text, "false"):
+        say(f"annotation {MOVABLE}: {text!r:.40} is neither true nor false; taken for false, the pod is not moved")
+    return f"{MOVABLE}: {text.strip():.40}"
+
+
+def _pinned_by_others(annotations: Mapping[str, str | None]) -> str:
+    return next((f"{key}: {no}" for key, no in _PINNING if _is(annotations.get(key), no)), "")
 
 
 def _is(text: str | None, word: str) -> bool:

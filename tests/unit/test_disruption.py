@@ -59,6 +59,7 @@ def veto(*items, bare_pods=False):
         ({"annotations": {"kubernetes.io/config.mirror": "x"}}, "static pod"),
         ({"annotations": {"gpu-extender.io/movable": "false"}}, "gpu-extender.io/movable: false"),
         ({"annotations": {"gpu-extender.io/movable": "true"}}, ""),
+        ({"annotations": {"gpu-extender.io/movable": "no"}}, "gpu-extender.io/movable: no"),
         ({"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}}, "safe-to-evict: false"),
         ({"annotations": {"karpenter.sh/do-not-disrupt": "true"}}, "do-not-disrupt: true"),
         ({"annotations": {"karpenter.sh/do-not-disrupt": "false"}}, ""),
@@ -125,3 +126,15 @@ def test_work_at_stake_counts_from_start_or_last_checkpoint_to_the_newest_time_o
 def test_priorities_weigh_by_rank():
     pods = [pod("a").priority(1_000_000).build(), pod("b").priority(-5).build(), pod("c").priority(0).build()]
     assert priority_weights(pods) == {-5: 1, 0: 2, 1_000_000: 3}
+
+
+@pytest.mark.parametrize("word", ["no", "flase", "", "1"])
+def test_a_word_that_is_neither_true_nor_false_is_a_veto_and_a_warning(word):
+    (line,) = [w for w in read(running("p", annotations={"gpu-extender.io/movable": word})).warnings if "movable" in w]
+    assert line.startswith("pod ml/p: annotation gpu-extender.io/movable: ")
+    assert f"{word!r} is neither true nor false; taken for false" in line
+
+
+@pytest.mark.parametrize("word", ["true", " False "])
+def test_true_and_false_are_no_warning(word):
+    assert not [w for w in read(running("p", annotations={"gpu-extender.io/movable": word})).warnings if "movable" in w]
