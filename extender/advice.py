@@ -5,27 +5,21 @@ The verdict starts with one word: `gated`, `fits`, `busy` or `never`.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 
-from extender.packing.fit import Cause, Reason, Verdicts, static_verdicts
-from extender.packing.resources import CPU, EPHEMERAL, MEMORY, PODS
+from extender.cures import what_keeps_it_off
+from extender.modelhints import unknown_wishes
+from extender.packing.fit import Cause, Verdicts, static_verdicts
+from extender.packing.resources import CPU, EPHEMERAL, MEMORY, PODS, total
 from extender.packing.snapshot import Snapshot
 from extender.packing.table import BoolVector, IntVector
 from extender.packing.types import PodInfo
 from extender.selectorhints import SelectorHints
 
-_LISTED: Final = 3
 _MIB: Final = 2**20
-_CURES: Final = {
-    Cause.UNSCHEDULABLE: "uncordon one",
-    Cause.TAINT: "add the toleration, or remove the taint",
-    Cause.AFFINITY: "change its node selector or affinity, or label the nodes",
-    Cause.GPU_MODEL: "widen its GPU annotations",
-}
 
 
 def verdict(pod: PodInfo, verdicts: Verdicts) -> str:
@@ -48,7 +42,9 @@ def _unsure(verdicts: Verdicts) -> int:
     return int(np.array(waits, dtype=np.bool_)[verdicts.codes].sum())
 
 
-def remedy(view: Snapshot, pod: PodInfo, verdicts: Verdicts, hints: SelectorHints) -> str | None:
+def remedy(
+    view: Snapshot, pod: PodInfo, verdicts: Verdicts, hints: SelectorHints, finding_moves: str = ""
+) -> str | None:
     """Return what would help the pod to start; None when it can.
 
     Args:
@@ -56,19 +52,20 @@ def remedy(view: Snapshot, pod: PodInfo, verdicts: Verdicts, hints: SelectorHint
         pod: the pod.
         verdicts: what Filter says of it.
         hints: of the same nodes.
+        finding_moves: the command that finds pods to move for this one, "" where it is of no use.
     """
     if pod.gated:
         return "remove its scheduling gates; until then kube-scheduler does not look at it"
     if verdicts.fits.any():
         return None
     busy = ~verdicts.never
-    return _for_busy(view, pod, verdicts, busy) if busy.any() else _for_never(view, pod, hints)
+    return _for_busy(view, pod, verdicts, busy, finding_moves) if busy.any() else _for_never(view, pod, hints)
 
 
 # ---------------------------------------------------------------- busy
 
 
-def _for_busy(view: Snapshot, pod: PodInfo, verdicts: Verdicts, busy: BoolVector) -> str:
+def _for_busy(view: Snapshot, pod: PodInfo, verdicts: Verdicts, busy: BoolVector, finding_moves: str) -> str:
     full = [row for row in np.flatnonzero(busy) if verdicts.reason(int(row)).cause is Cause.RESOURCES]
     if not full:
         return "wait until the nodes' GPU labels are there"
@@ -77,7 +74,24 @@ def _for_busy(view: Snapshot, pod: PodInfo, verdicts: Verdicts, busy: BoolVector
     if not lacks[name]:
         return f"wait: what is free on {name} is held for pods that were nominated to it"
     missing = " and ".join(_amount(resource, amount) for resource, amount in lacks[name].items())
-    return f"wait for pods to leave, or move some: {name} comes closest, it lacks {missing}"
+    scarce = _scarce_in_all(view, pod, view.table.open | busy)
+    if scarce:
+        return f"wait for pods to leave: {name} comes closest, it lacks {missing}; moving pods would not do: {scarce}"
+    which = f"; which to move: {finding_moves}" if finding_moves else ""
+    return f"wait for pods to leave, or move some: {name} comes closest, it lacks {missing}{which}"
+
+
+def _scarce_in_all(view: Snapshot, pod: PodInfo, rows: BoolVector) -> str:
+    """Return words about what these rows have too little of all together, "" when they have enough of each.
+
+    Moves between them change nothing about that.
+    """
+    for resource, amount in _wanted(pod):
+        at = view.table.axis.index.get(resource)
+        free = 0 if at is None else total(view.free[at][rows])
+        if free < amount:
+            return f"all nodes together have {_amount(resource, free)} free"
+    return ""
 
 
 def _lacking(view: Snapshot, pod: PodInfo, row: int) -> dict[str, int]:
@@ -111,8 +125,9 @@ def _for_never(view: Snapshot, pod: PodInfo, hints: SelectorHints) -> str:
         large &= view.table.allocatable[view.table.axis.index[resource]] >= amount if _named(view, resource) else False
     words = _too_large(view, pod, static.fits)
     if words is None and large.any():
-        words = _kept_off(static, large)
-    return "; ".join((words or _too_large_anywhere(view, pod), *(hints.of(pod) or hints.unmet(pod))))
+        words = what_keeps_it_off(view, pod, large)
+    hinted = (*(hints.of(pod) or hints.unmet(pod)), *unknown_wishes(pod, view.table))
+    return "; ".join((words or _too_large_anywhere(view, pod), *hinted))
 
 
 def _named(view: Snapshot, resource: str) -> bool:
@@ -152,11 +167,3 @@ def _too_large_anywhere(view: Snapshot, pod: PodInfo) -> str:
     if missing:
         return f"no node has any {missing[0]} to allocate"
     return "no single node has all it asks for"
-
-
-def _kept_off(static: Verdicts, large: BoolVector) -> str:
-    codes = Counter(int(code) for code in static.codes[large])
-    reasons: list[tuple[Reason, int]] = [(static.reasons[code], count) for code, count in codes.most_common(_LISTED)]
-    listed = ", ".join(f"{count} x {reason.text}" for reason, count in reasons)
-    cures = " or ".join(dict.fromkeys(_CURES[reason.cause] for reason, _ in reasons if reason.cause in _CURES))
-    return f"of the {sum(codes.values())} nodes that are large enough: {listed}: {cures}"

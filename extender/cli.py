@@ -141,7 +141,14 @@ def fit(
     given = read_pods([read_source(pod_file)], GpuRules.of(config.gpus)) if pod_file else None
     pods = _asked_pods(dump.pods, pod_name) if given is None else named_pods(given.pods, pod_name)
     warnings = (*dump.warnings, *(given.warnings if given else ()))
-    report = reports.fit_report(Snapshot.of(dump.nodes, dump.pods), pods, warnings, make_policy(config))
+    files = [*clusters, *([pod_file] if pod_file else [])]
+    report = reports.fit_report(
+        Snapshot.of(dump.nodes, dump.pods),
+        pods,
+        warnings,
+        make_policy(config),
+        finding_moves=lambda pod: cli_capacity.defrag_command(files, config_file, pod),
+    )
     finish(
         report,
         output,

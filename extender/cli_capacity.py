@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -99,6 +100,13 @@ def buy(
     offered = read_dumps([read_source(node_file)], GpuRules.of(config.gpus)).nodes if node_file else None
     report = buy_report(dump, like=like, offered=offered)
     finish(report, output, tables_capacity.render_buy, ok=report["possible"])
+
+
+def defrag_command(clusters: Sequence[str], config_file: Path | None, pod: PodInfo) -> str:
+    """Return the command that finds the pods to move for this one, as one types it."""
+    files = [word for name in clusters for word in ("--cluster", name)]
+    config = ["--config", str(config_file)] if config_file else []
+    return shlex.join(["gpu-extender", "defrag", *files, *config, "--pod", pod.key])
 
 
 def _waiting(pods: Sequence[PodInfo], name: str) -> PodInfo:

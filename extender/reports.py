@@ -5,7 +5,7 @@ Of one row:  capacity = used + free + withdrawn - overcommitted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypedDict
 
 import numpy as np
@@ -172,15 +172,21 @@ def _model_row(rows: Sequence[GpuRow]) -> ModelRow:
 
 
 def fit_report(
-    snapshot: Snapshot, pods: Iterable[PodInfo], warnings: Iterable[str] = (), policy: Policy | None = None
+    snapshot: Snapshot,
+    pods: Iterable[PodInfo],
+    warnings: Iterable[str] = (),
+    policy: Policy | None = None,
+    *,
+    finding_moves: Callable[[PodInfo], str] = lambda _: "",
 ) -> FitReport:
     """Return a row per pod, in their order. A pod that runs is judged as if it were not there.
 
-    Nodes that fit are listed as `policy` would choose them, the best first; without one by name.
+    Nodes that fit are listed as `policy` would choose them, the best first; without one by name. `finding_moves` gives
+    the command that finds pods to move for one that waits.
     """
     asked = list(pods)
     hints = SelectorHints(snapshot.table.nodes)
-    rows = [_fit_row(snapshot, pod, hints, policy) for pod in asked]
+    rows = [_fit_row(snapshot, pod, hints, policy, finding_moves(pod) if pod.waiting else "") for pod in asked]
     return {"pods": rows, "warnings": [*warnings, *unmodelled(asked, '"fits"')]}
 
 
@@ -193,7 +199,9 @@ def unmodelled(pods: Iterable[PodInfo], what: str) -> list[str]:
     ]
 
 
-def _fit_row(snapshot: Snapshot, pod: PodInfo, hints: SelectorHints, policy: Policy | None) -> FitRow:
+def _fit_row(
+    snapshot: Snapshot, pod: PodInfo, hints: SelectorHints, policy: Policy | None, finding_moves: str
+) -> FitRow:
     view = snapshot.without_pod(pod) if pod.holds else snapshot
     verdicts = filter_nodes(view, pod)
     fitting = np.flatnonzero(verdicts.fits)
@@ -217,7 +225,7 @@ def _fit_row(snapshot: Snapshot, pod: PodInfo, hints: SelectorHints, policy: Pol
         "busy": busy,
         "never": never,
         "verdict": verdict(pod, verdicts),
-        "remedy": remedy(view, pod, verdicts, hints),
+        "remedy": remedy(view, pod, verdicts, hints, finding_moves),
     }
 
 

@@ -31,6 +31,20 @@ def model_tokens(name: str) -> tuple[str, ...]:
     return tuple(tokens)
 
 
+def short_names(label: str) -> tuple[str, ...]:
+    """Return names that people call a model by, all of which it answers to: `H100` for `NVIDIA-H100-80GB-HBM3`.
+
+    The label itself, and its words up to each, with the form factors and without; vendors are left out.
+    """
+    words = [word for word in _SPLIT.split(label) if word]
+    while len(words) > 1 and words[0].casefold() in _VENDOR_TOKENS:
+        words.pop(0)
+    plain = [word for at, word in enumerate(words) if not at or not _FORM_FACTOR.fullmatch(word.casefold())]
+    return tuple(
+        dict.fromkeys([label, *("-".join(some[: n + 1]) for some in (plain, words) for n in range(len(some)))])
+    )
+
+
 def tokens_match(wish: tuple[str, ...], model: tuple[str, ...]) -> bool:
     """Tell whether a wish names a model, by the rule in this module's head."""
     if not wish or not model or wish[0] != model[0]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 
@@ -53,6 +54,28 @@ def test_fit_says_no_with_one_and_names_the_nodes(cluster, arrivals, tmp_path):
     assert set(row) == {"pod", "requests", "gated", "fits", "busy", "never", "verdict", "remedy"}
     assert row["fits"] == []
     assert len(row["never"]) == 240
+
+
+def test_fit_names_the_command_that_finds_moves(tmp_path):
+    """The command is the one to type: it is run here."""
+    amounts = {"nvidia.com/gpu": "2", "pods": "110"}
+    nodes = [{"kind": "Node", "metadata": {"name": n}, "status": {"allocatable": amounts}} for n in ("a", "b")]
+    container = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    pods = [
+        {"kind": "Pod", "metadata": {"name": f"on-{n}"}, "spec": {"nodeName": n, "containers": [container]}}
+        for n in ("a", "b")
+    ]
+    cluster, waiting = tmp_path / "it's a dump.json", tmp_path / "pod.json"
+    cluster.write_text(json.dumps({"kind": "List", "items": [*nodes, *pods]}))
+    asked = {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "2"}}}]}
+    waiting.write_text(json.dumps({"kind": "Pod", "metadata": {"name": "w", "namespace": "ml"}, "spec": asked}))
+    done = run("fit", "--cluster", cluster, "--pod-file", waiting, "-o", "json")
+    command = json.loads(done.stdout)["pods"][0]["remedy"].partition("which to move: ")[2]
+    program, *arguments = shlex.split(command)
+    assert (program, arguments[0]) == ("gpu-extender", "defrag")
+    done = run(*arguments)
+    assert done.returncode == 0, done.stdout
+    assert b"1 move makes room" in done.stdout
 
 
 def test_simulate_places_arrivals_and_reads_standard_input(cluster, arrivals):

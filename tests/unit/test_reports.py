@@ -213,6 +213,60 @@ def test_what_keeps_a_pod_off_the_nodes_that_are_large_enough(closed, words):
     assert words in remedy
 
 
+@pytest.mark.parametrize(
+    ("asked", "cure", "not_said"),
+    [
+        # Uncordoning h would not make it an H1000; of a pod that may use any, it would.
+        (pod("p").gpus(8).types("H1000"), "widen its GPU annotations; no node has GPUs of model H1000", "uncordon"),
+        (pod("p").gpus(8).types("H100"), "uncordon one", "widen its GPU annotations;"),
+        (
+            pod("p").gpus(8).types("H100").select("zone", "x"),
+            ": uncordon one and change its node selector",
+            " or widen",
+        ),
+        (
+            pod("p").gpus(8).types("B200").select("zone", "x"),
+            "label the nodes and widen its GPU annotations",
+            "uncordon",
+        ),
+    ],
+)
+def test_only_what_helps_is_named_as_a_cure(asked, cure, not_said):
+    nodes = [h100("h").cordoned().build(), node("a").gpus(8, "NVIDIA-A100-SXM4-80GB").build()]
+    remedy = fit([], nodes, asked.build())["remedy"] or ""
+    assert cure in remedy
+    assert not_said not in remedy
+
+
+def test_tolerating_a_taint_does_not_uncordon():
+    nodes = [h100("a").cordoned().taint("k").build(), h100("b", 4).taint("k").build()]
+    remedy = fit([], nodes, pod("p").gpus(8).build())["remedy"] or ""
+    assert remedy.endswith("node(s) were unschedulable: uncordon one and add the toleration, or remove the taint")
+
+
+def test_a_misspelt_model_is_said():
+    remedy = fit([], [h100("n").build()], pod("p").gpus(1).types("H1000").build())["remedy"] or ""
+    assert remedy.endswith(f"no node has GPUs of model H1000, nodes have {H100}; did you mean H100?")
+
+
+def test_the_command_that_finds_moves_is_named_where_moves_can_help():
+    nodes = [h100("a").build(), h100("b").build()]
+    snapshot = Snapshot.of(nodes, [pod("x").gpus(2).on("a").build(), pod("y").gpus(3).on("b").build()])
+    asked = [pod("whole").gpus(8).build(), pod("z").gpus(8).on("a").build()]
+    report = fit_report(snapshot, asked, finding_moves=lambda p: f"move for {p.name}")
+    remedies = [row["remedy"] or "" for row in report["pods"]]
+    assert remedies[0].endswith(f"a comes closest, it lacks 2 {GPU}; which to move: move for whole")
+    assert "move for" not in remedies[1]  # it runs: `defrag` is for pods that wait
+
+
+def test_moves_are_not_advised_where_all_nodes_together_have_too_little():
+    nodes = [h100("a").build(), h100("b").build()]
+    snapshot = Snapshot.of(nodes, [pod("x").gpus(5).on("a").build(), pod("y").gpus(6).on("b").build()])
+    report = fit_report(snapshot, [pod("p").gpus(8).build()], finding_moves=lambda _: "move")
+    words = f"wait for pods to leave: a comes closest, it lacks 5 {GPU}; moving pods would not do: all nodes together"
+    assert report["pods"][0]["remedy"] == f"{words} have 5 {GPU} free"
+
+
 def test_a_node_that_lost_devices_is_named():
     one = h100("n").resource(GPU, 7, withdrawn=1).build()
     remedy = fit([], [one], pod("p").gpus(8).build())["remedy"] or ""
