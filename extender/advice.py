@@ -5,7 +5,7 @@ The verdict starts with one word: `gated`, `fits`, `busy` or `never`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import numpy as np
@@ -74,19 +74,19 @@ def _for_busy(view: Snapshot, pod: PodInfo, verdicts: Verdicts, busy: BoolVector
     if not lacks[name]:
         return f"wait: what is free on {name} is held for pods that were nominated to it"
     missing = " and ".join(_amount(resource, amount) for resource, amount in lacks[name].items())
-    scarce = _scarce_in_all(view, pod, view.table.open | busy)
+    scarce = scarce_in_all(view, _wanted(pod), view.table.open | busy)
     if scarce:
         return f"wait for pods to leave: {name} comes closest, it lacks {missing}; moving pods would not do: {scarce}"
     which = f"; which to move: {finding_moves}" if finding_moves else ""
     return f"wait for pods to leave, or move some: {name} comes closest, it lacks {missing}{which}"
 
 
-def _scarce_in_all(view: Snapshot, pod: PodInfo, rows: BoolVector) -> str:
+def scarce_in_all(view: Snapshot, amounts: Iterable[tuple[str, int]], rows: BoolVector) -> str:
     """Return words about what these rows have too little of all together, "" when they have enough of each.
 
     Moves between them change nothing about that.
     """
-    for resource, amount in _wanted(pod):
+    for resource, amount in amounts:
         at = view.table.axis.index.get(resource)
         free = 0 if at is None else total(view.free[at][rows])
         if free < amount:

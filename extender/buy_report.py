@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, TypedDict
 
 from extender.advice import verdict
@@ -22,10 +22,14 @@ from extender.packing.problem import PackingProblem
 from extender.packing.snapshot import Snapshot
 from extender.packing.stock import Amounts, Demand, Room, Shape, Stock, places
 from extender.packing.types import NodeInfo, Phase, PodInfo
+from extender.remarks import concerning
+from extender.spelling import nearest
 
 _RUNNING_LIMIT: Final = 3.0
 """Deterministic time for what is a remark here."""
 
+_LISTED: Final = 4
+_ALL_WARNINGS: Final = "gpu-extender gpus"
 _NOTHING_KNOWN: Final = PodDisruption()
 
 
@@ -83,22 +87,24 @@ def buy_report(dump: ClusterDump, *, like: Sequence[str] = (), offered: Sequence
 
     Args:
         dump: the cluster.
-        like: names of nodes; only their types are bought.
+        like: names of nodes or types; only these types are bought.
         offered: nodes that could be bought, instead of the types of the cluster.
 
     Raises:
         InputError: for a name in ``like`` that no GPU node has.
     """
     snapshot = Snapshot.of(dump.nodes, dump.pods)
-    waiting = [pod for pod in dump.pods if pod.waiting and not pod.gated and pod.gpu.count]
-    shapes = _shapes(dump, snapshot, waiting, offered, like)
+    waiting = [pod for pod in dump.pods if _asks(pod)]
+    known = _shapes(dump, snapshot, waiting, offered)
+    shapes = _like(known, like)
     joint = Snapshot.of([*dump.nodes, *(shape.node for shape in shapes)], dump.pods)
     problem = PackingProblem.of(joint, waiting)
     stock, uids = _stock(problem, joint, shapes)
     mixed = fewest_nodes(stock)
     alone = [_alone(stock, at) for at in range(len(shapes))] if len(shapes) > 1 else [mixed] * len(shapes)
     found = _best(mixed, alone)
-    unplaced = [*_unplaced(snapshot, waiting, uids, found), *_incomplete(problem, waiting)]
+    offer = _Offer(snapshot, Snapshot.of([shape.node for shape in shapes]), [s for s in known if s not in shapes])
+    unplaced = [*_unplaced(offer, waiting, uids, found), *_incomplete(problem, waiting)]
     return {
         "possible": not unplaced,
         "nodes": sum(found.nodes),
@@ -108,22 +114,23 @@ def buy_report(dump: ClusterDump, *, like: Sequence[str] = (), offered: Sequence
         "options": [_option(shape, answer, found) for shape, answer in zip(shapes, alone, strict=True)],
         "unplaced": unplaced,
         "min_nodes_for_running": nodes_for_running(dump),
-        "warnings": [*dump.warnings, *_warnings(dump)],
+        "warnings": [*concerning(dump.warnings, _objects(dump), _ALL_WARNINGS), *_warnings(dump)],
     }
 
 
 def _shapes(
-    dump: ClusterDump,
-    snapshot: Snapshot,
-    waiting: Iterable[PodInfo],
-    offered: Sequence[NodeInfo] | None,
-    like: Sequence[str],
+    dump: ClusterDump, snapshot: Snapshot, waiting: Iterable[PodInfo], offered: Sequence[NodeInfo] | None
 ) -> list[NodeShape]:
     source = snapshot if offered is None else Snapshot.of(offered)
-    shapes = node_shapes(source, waiting, lambda pod: _everywhere(dump, pod))
-    if lost := [name for name in like if not any(name in shape.nodes for shape in shapes)]:
-        raise InputError(f"--like {lost[0]}: there is no GPU node of that name in the input")
-    return [shape for shape in shapes if not like or set(like) & set(shape.nodes)]
+    return node_shapes(source, waiting, lambda pod: _everywhere(dump, pod))
+
+
+def _like(shapes: list[NodeShape], like: Sequence[str]) -> list[NodeShape]:
+    """Return the types that are named, by themselves or by a node; all of them when none is."""
+    known = {name for shape in shapes for name in (shape.name, *shape.nodes)}
+    if lost := [name for name in like if name not in known]:
+        raise InputError(f"--like {lost[0]}: the input has no such GPU node or type{nearest(lost[0], known)}")
+    return [shape for shape in shapes if not like or {*like} & {shape.name, *shape.nodes}]
 
 
 def _everywhere(dump: ClusterDump, pod: PodInfo) -> bool:
@@ -189,19 +196,35 @@ def _option(shape: NodeShape, alone: Expansion, best: Expansion) -> OptionRow:
 
 
 def _unplaced(
-    snapshot: Snapshot, waiting: Iterable[PodInfo], uids: Sequence[Sequence[str]], found: Expansion
+    offer: _Offer, waiting: Iterable[PodInfo], uids: Sequence[Sequence[str]], found: Expansion
 ) -> Iterator[UnplacedRow]:
     pods = {pod.uid: pod for pod in waiting}
     for group, count in zip(uids, found.unplaced, strict=True):
         for uid in group[len(group) - count :]:
-            yield {"pod": pods[uid].key, "reason": f"no node type takes it; {_why(snapshot, pods[uid])}"}
+            yield {"pod": pods[uid].key, "reason": offer.why_not(pods[uid])}
 
 
-def _why(snapshot: Snapshot, pod: PodInfo) -> str:
-    verdicts = filter_nodes(snapshot, pod)
-    if verdicts.never.all():
-        return verdict(pod, verdicts)
-    return "a new node has less than it asks for beside the pods that every node runs, and no node has room now"
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """The cluster, a new node of each type that is bought, and the types that `--like` leaves out."""
+
+    cluster: Snapshot
+    new: Snapshot
+    left_out: Sequence[NodeShape]
+
+    def why_not(self, pod: PodInfo) -> str:
+        """Return why neither a new node nor one that is there takes the pod."""
+        verdicts = filter_nodes(self.new, pod)
+        counts = Counter(verdicts.reason(row).text for row in range(len(self.new)) if not verdicts.fits[row])
+        refusals = ", ".join(f"{count} x {text}" for text, count in counts.most_common(_LISTED))
+        words = f"no node type takes it: {refusals}" if refusals else "there is no node type to buy"
+        other = next((shape.nodes[0] for shape in self.left_out if _takes(shape, pod)), None)
+        hint = f" (one like {other} would)" if other else ""
+        return f"{words}{hint}; of the nodes that are there, {verdict(pod, filter_nodes(self.cluster, pod))}"
+
+
+def _takes(shape: NodeShape, pod: PodInfo) -> bool:
+    return bool(filter_nodes(Snapshot.of([shape.node]), pod).fits.any())
 
 
 def _incomplete(problem: PackingProblem, waiting: Iterable[PodInfo]) -> Iterator[UnplacedRow]:
@@ -210,11 +233,23 @@ def _incomplete(problem: PackingProblem, waiting: Iterable[PodInfo]) -> Iterator
             yield {"pod": pod.key, "reason": f"group {pod.group} is not complete"}
 
 
+def _objects(dump: ClusterDump) -> set[str]:
+    """Return what the answer depends on: nodes with GPUs, the pods on them, and pods that ask for GPUs."""
+    gpu_nodes = {node.name for node in dump.nodes if node.gpus}
+    gpu_nodes |= {pod.node_name for pod in dump.pods if pod.holds and pod.gpu.count}
+    pods = {pod.key for pod in dump.pods if (pod.node_name in gpu_nodes if pod.holds else _asks(pod))}
+    return {f"node {name}" for name in gpu_nodes} | {f"pod {key}" for key in pods}
+
+
+def _asks(pod: PodInfo) -> bool:
+    return pod.waiting and not pod.gated and pod.gpu.count > 0
+
+
 def _warnings(dump: ClusterDump) -> Iterator[str]:
     if gated := sum(pod.waiting and pod.gated and pod.gpu.count > 0 for pod in dump.pods):
         yield f"{gated} GPU pods have scheduling gates and are left out"
     for pod in dump.pods:
-        if pod.waiting and pod.gpu.count and pod.unmodelled:
+        if _asks(pod) and pod.unmodelled:
             yield f"pod {pod.key}: kube-scheduler looks at its {', '.join(pod.unmodelled)}, too; this answer does not"
 
 

@@ -23,6 +23,7 @@ from extender.clitools import (
 from extender.dump import read_dumps
 from extender.errors import InputError
 from extender.kube.gpurules import GpuRules
+from extender.packing.holes import Hole
 from extender.packing.types import PodInfo
 from extender.terminal import finish
 
@@ -71,14 +72,16 @@ def defrag(  # noqa: PLR0913, PLR0917 - one argument per option
     if (pod_name is None) == (hole is None):
         raise InputError("defrag takes --pod NS/NAME or --hole N[:MODEL], one of them")
     dump = read_cluster(clusters, load(config_file))
-    wanted = moves.Hole.parse(hole) if hole is not None else _waiting(dump.pods, pod_name or "")
+    wanted = _hole(hole) if hole is not None else _waiting(dump.pods, pod_name or "")
     report = moves.defrag_report(dump, wanted, Goal(minimize), bare_pods=_BARE_PODS[bare_pods])
     finish(report, output, tables_capacity.render_defrag, ok=report["possible"])
 
 
 @click.command()
 @cluster_option
-@click.option("--like", multiple=True, metavar="NODE", help="Buy only the type of this node; may be repeated.")
+@click.option(
+    "--like", multiple=True, metavar="NODE|TYPE", help="Buy only this type, or that of this node; may be repeated."
+)
 @click.option("--node-file", metavar="FILE", help="Node types to buy, as nodes in a file, instead of the dump's own.")
 @config_option
 @output_option
@@ -100,6 +103,14 @@ def buy(
     offered = read_dumps([read_source(node_file)], GpuRules.of(config.gpus)).nodes if node_file else None
     report = buy_report(dump, like=like, offered=offered)
     finish(report, output, tables_capacity.render_buy, ok=report["possible"])
+
+
+def _hole(text: str) -> Hole:
+    """Read what `--hole` says."""
+    try:
+        return Hole.parse(text)
+    except ValueError as error:
+        raise InputError(f"--hole {text}: {error}") from error
 
 
 def defrag_command(clusters: Sequence[str], config_file: Path | None, pod: PodInfo) -> str:

@@ -1,12 +1,12 @@
-"""Warnings by sort: when thousands say the same of other objects, a few stand for all. Pure.
+"""Warnings by sort and by object: when thousands say the same, or speak of something else, a few stand for all. Pure.
 
-The reports for machines keep every line; this is for people and logs.
+By sort they are only for people and logs: reports for machines keep every line.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Final
 
 _SHOWN: Final = 5
@@ -14,6 +14,8 @@ _MOST: Final = 200
 _LONGEST: Final = 600
 # The object (`node NAME: `, `pod NS/NAME: `), what is quoted, names with a slash, and numbers.
 _PARTICULARS: Final = re.compile(r"""^(?:node|pod) .*?: |'(?:[^'\\]|\\.)*'|"[^"]*"|\S*/\S*|\d+""")
+
+_KINDS: Final = ("node ", "pod ", "poddisruptionbudget ")
 
 
 def condensed(lines: Sequence[str]) -> list[str]:
@@ -34,3 +36,25 @@ def condensed(lines: Sequence[str]) -> list[str]:
         if (more := counts[sort] - _SHOWN) > 0:
             kept[at] += f" (and {more:,} more like this)"
     return kept if len(kept) <= _MOST else [*kept[:_MOST], f"and {len(kept) - _MOST:,} more of other sorts"]
+
+
+def concerning(lines: Iterable[str], objects: Container[str], all_of_them: str) -> list[str]:
+    """Return the warnings about these objects or about none, and in one line how many there are about others.
+
+    Args:
+        lines: warnings as a dump has them; what they are about stands before the first colon.
+        objects: such as `node a`, `pod ml/p`.
+        all_of_them: the command that shows the others.
+    """
+    kept: list[str] = []
+    others = 0
+    for line in lines:
+        subject = line.partition(": ")[0]
+        if subject.startswith(_KINDS) and subject not in objects:
+            others += 1
+        else:
+            kept.append(line)
+    if others:
+        warnings = "1 warning" if others == 1 else f"{others:,} warnings"
+        kept.append(f"{warnings} about nodes and pods that do not matter here; `{all_of_them}` shows all")
+    return kept

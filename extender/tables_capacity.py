@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from extender.buy_report import BuyReport, RunningRow
+from extender.defrag_reasons import VetoRow
 from extender.defrag_report import DefragReport
 from extender.packing.plan import Status
 from extender.tables import plain_table, warning_lines
@@ -21,11 +23,8 @@ _VETOES: Final = 20
 def render_defrag(report: DefragReport) -> RenderableType:
     """Return the answer of `defrag`: the steps in order, what they cost, how far that is proved."""
     if not report["possible"]:
-        vetoes = plain_table("POD", "NODE", "MUST STAY")
-        for veto in report["vetoes"][:_VETOES]:
-            vetoes.add_row(veto["pod"], veto["node"], veto["reason"])
-        blocks: list[RenderableType] = [Text(f"no: {report['reason']}", style="red")]
-        return Group(*blocks, *([vetoes] if report["vetoes"] else []), *warning_lines(report["warnings"]))
+        reason = Text(report["reason"] or "", style="red")
+        return Group(reason, *_who_must_stay(report["vetoes"]), *warning_lines(report["warnings"]))
     if not report["moves"]:
         return Group(Text(f"{report['node']} has the room already.", style="green"), *warning_lines(report["warnings"]))
     table = plain_table("STEP", "POD", "GPUS", "FROM", "TO", "GPU-HOURS AT STAKE")
@@ -33,6 +32,17 @@ def render_defrag(report: DefragReport) -> RenderableType:
         numbers = (str(row["step"]), row["pod"], str(row["gpus"]))
         table.add_row(*numbers, row["from"], row["to"], f"{row['gpu_hours']:g}")
     return Group(table, Text(_outcome(report)), *warning_lines(report["warnings"]))
+
+
+def _who_must_stay(rows: Sequence[VetoRow]) -> Iterator[RenderableType]:
+    if not rows:
+        return
+    table = plain_table("POD", "NODE", "MUST STAY")
+    for row in rows[:_VETOES]:
+        table.add_row(row["pod"], row["node"], row["reason"])
+    yield table
+    if len(rows) > _VETOES:
+        yield Text(f"and {len(rows) - _VETOES} more; -o json lists all")
 
 
 def _outcome(report: DefragReport) -> str:
@@ -58,7 +68,7 @@ def render_buy(report: BuyReport) -> RenderableType:
         nodes = "not enough" if option["nodes"] is None else str(option["nodes"])
         sure = option["status"] == Status.OPTIMAL or option["nodes"] is None
         options.add_row(nodes if sure else f"{nodes} or fewer", option["type"])
-    out = [Text(f"no node helps {row['pod']}: {row['reason']}", style="red") for row in report["unplaced"]]
+    out = [Text(f"{row['pod']} stays out: {row['reason']}", style="red") for row in report["unplaced"]]
     parts: list[RenderableType] = [table] if report["buy"] else []
     parts += [Text(_nodes_to_buy(report)), *out]
     parts += [options] if len(report["options"]) > 1 and report["buy"] else []
@@ -67,7 +77,7 @@ def render_buy(report: BuyReport) -> RenderableType:
 
 def _nodes_to_buy(report: BuyReport) -> str:
     if not report["nodes"]:
-        return "No node has to be bought."
+        return "No node that could be bought helps." if report["unplaced"] else "No node has to be bought."
     proved = (
         "proved: fewer do not do" if report["status"] == Status.OPTIMAL else f"not proved: at least {report['bound']}"
     )

@@ -145,10 +145,14 @@ class Disruptions:
             case _:
                 return ""
 
-    def gpu_seconds_at_stake(self, pod: PodInfo) -> int:
-        """Return the GPU-seconds that a pod has worked since its start or its last checkpoint, whichever is later."""
+    def at_stake_since(self, pod: PodInfo) -> float:
+        """Return when a pod started or last saved its work, whichever is later; 0.0 when nothing tells."""
         facts = self.of(pod)
-        since = max(facts.started_seconds or pod.created, facts.checkpoint_seconds)
+        return max(facts.started_seconds or pod.created, facts.checkpoint_seconds, 0.0)
+
+    def gpu_seconds_at_stake(self, pod: PodInfo) -> int:
+        """Return the GPU-seconds that a pod has worked since then; 0 when nothing tells when that was."""
+        since = self.at_stake_since(pod)
         lost = self.now_seconds - since if since > 0 else 0.0
         return pod.gpu.count * max(0, round(lost))
 

@@ -56,10 +56,10 @@ def test_defrag_says_no_with_one_and_why(cluster):
     report = json.loads(done.stdout)
     assert done.returncode == 1
     assert (report["possible"], report["moves"], report["status"]) == (False, [], "INFEASIBLE")
-    assert report["reason"] == "no open node has 9 GPUs; the largest node has 8"
+    assert report["reason"] == "never: no node has 9 GPUs; the largest has 8 (n1)"
     table = run("defrag", "--cluster", "-", "--pod", "ml/huge", stdin=cluster)
     assert table.returncode == 1
-    assert table.stdout.startswith(b"no: ")
+    assert table.stdout.startswith(b"never: ")
 
 
 def test_buy_prints_nodes_by_type(cluster):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from extender.buy_report import buy_report, nodes_for_running
@@ -60,7 +62,8 @@ def test_daemon_pods_take_their_part_of_a_new_node():
     report = buy_report(dump(nodes, pods, {"ml/d": PodDisruption("DaemonSet")}))
     assert not report["possible"]
     assert report["unplaced"][0]["pod"] == "ml/w"
-    assert "no node type takes it" in report["unplaced"][0]["reason"]
+    words = "no node type takes it: 1 x Insufficient cpu; of the nodes that are there, busy: 1 of 1 nodes could take it"
+    assert report["unplaced"][0]["reason"].startswith(words)
 
 
 def test_a_broken_gpu_of_one_node_does_not_break_the_type():
@@ -76,8 +79,33 @@ def test_types_are_chosen_by_a_node_or_given():
     pods = [pod("p").gpus(8).on("a").build(), pod("q").gpus(2).on("t").build(), *waiting(4, 1)]
     assert bought(buy_report(dump(nodes, pods), like=["t"])) == {"t": 2}
     assert bought(buy_report(dump(nodes, pods), offered=[node("x").gpus(16).build()])) == {"x": 1}
+    assert bought(buy_report(dump(nodes, pods), like=["2 x Tesla-T4, 96 CPUs, 1000 GiB"])) == {"t": 2}
     with pytest.raises(InputError, match="--like nobody"):
         buy_report(dump(nodes, pods), like=["nobody"])
+    with pytest.raises(
+        InputError, match=r"--like node-01: the input has no such GPU node or type; did you mean node-1\?"
+    ):
+        buy_report(dump([h100("node-1").build()], []), like=["node-01"])
+
+
+def test_a_type_that_the_pod_may_not_use_is_the_reason():
+    nodes = [h100("a").build(), t4("t").build()]
+    pods = [pod("p").gpus(8).on("a").build(), pod("q").gpus(2).on("t").build(), *waiting(1, 2, T4)]
+    (row,) = buy_report(dump(nodes, pods), like=["a"])["unplaced"]
+    words = "no node type takes it: 1 x node(s) didn't match Pod's node affinity/selector (one like t would); of the"
+    assert row["reason"].startswith(f"{words} nodes that are there, busy: 1 of 2 nodes could take it if pods left")
+
+
+def test_only_warnings_about_gpus_are_kept():
+    nodes = [h100("a").build(), node("cpu").build()]
+    pods = [*waiting(1, 1), pod("web").on("cpu").build(), pod("job").on("a").build(), pod("small").build()]
+    ours = ["node a: odd", "pod ml/w1-0: odd", "pod ml/job: odd", "f.json: ignored 1 items of other kinds: Service 1"]
+    others = ["node cpu: odd", "pod ml/web: odd", "pod ml/small: odd", "poddisruptionbudget ml/x: odd"]
+    report = buy_report(replace(dump(nodes, pods), warnings=(*others, *ours)))
+    assert report["warnings"] == [
+        *ours,
+        "4 warnings about nodes and pods that do not matter here; `gpu-extender gpus` shows all",
+    ]
 
 
 def test_an_empty_queue_buys_nothing_and_gated_pods_are_said():

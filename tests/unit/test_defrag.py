@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from extender.defrag_report import Hole, defrag_report
+from extender.defrag_report import defrag_report
 from extender.dump import ClusterDump
-from extender.errors import InputError
 from extender.packing.defrag import find_moves
 from extender.packing.disruption import DisruptionBudget, Disruptions, PodDisruption
-from extender.packing.holes import pod_ask
+from extender.packing.holes import Hole, pod_ask
 from extender.packing.move_order import detour_of, order_of
 from extender.packing.plan import Status
 from extender.packing.relocation import Goal, relocation
@@ -117,8 +118,8 @@ def test_what_holds_the_room_is_named_when_there_is_no_plan():
     ("hole", "possible", "words"),
     [
         (Hole(8, "H100"), True, None),
-        (Hole(8, "A100"), False, "no open node has 8 GPUs of model A100"),
-        (Hole(9), False, "no open node has 9 GPUs; the largest node has 8"),
+        (Hole(8, "A100"), False, "never: no node has GPUs of model A100, nodes have NVIDIA-H100-80GB-HBM3, Tesla-T4"),
+        (Hole(9), False, "never: no node has 9 GPUs; the largest has 8"),
         (Hole(7), True, None),
     ],
 )
@@ -154,9 +155,122 @@ def test_cordoned_and_unready_nodes_are_neither_emptied_nor_filled():
     assert plan.status is Status.INFEASIBLE
 
 
+A100 = "NVIDIA-A100-SXM4-80GB"
+
+
+def a100(name, gpus=8):
+    return node(name).gpus(gpus, A100)
+
+
+@pytest.mark.parametrize(
+    ("hole", "reason"),
+    [
+        (Hole(8, "B200"), f"no node has GPUs of model B200, nodes have {A100}, {H100}"),
+        (Hole(8, "H1000"), f"no node has GPUs of model H1000, nodes have {A100}, {H100}; did you mean H100?"),
+        (Hole(8, "A100"), "all 3 nodes with 8 GPUs of model A100: 2 cordoned (a1, a2), 1 not ready (a3): uncordon one"),
+        (Hole(16, "A100"), "no node has 16 GPUs of model A100; the largest of that model has 8 (a1)"),
+        (Hole(16), "no node has 16 GPUs; the largest has 8 (a1)"),
+        (Hole(4, "T4"), "the only node with 4 GPUs of model T4: 1 not ready (t)"),
+        (Hole(1, "K80"), "no node has whole GPUs of model K80, only shared ones or slices"),
+    ],
+)
+def test_what_no_departure_helps_is_never_and_names_the_real_reason(hole, reason):
+    closed = [a100("a1").cordoned().build(), a100("a2").cordoned().build(), a100("a3").unready().build()]
+    nodes = [h100("h").build(), *closed, node("t").gpus(4, "T4").unready().build()]
+    pods = [pod("p").gpus(1).on("h").build()]
+    if hole.model == "K80":
+        nodes = [h100("h").build(), node("s").gpus(8, "Tesla-K80", exclusive=False, whole=False).build()]
+    known = [n for n in nodes if n.name != "t"] if hole.model in {"B200", "H1000"} else nodes
+    report = defrag_report(dump(known, pods), hole)
+    assert (report["possible"], report["status"], report["vetoes"]) == (False, "INFEASIBLE", [])
+    assert report["reason"] == f"never: {reason}"
+
+
+def test_a_cluster_without_gpus_is_said():
+    assert defrag_report(dump([node("n").build()], []), Hole(1))["reason"] == "never: no node has whole GPUs"
+
+
+def test_a_hole_behind_a_taint_is_taken_last_and_said():
+    tainted = a100("a").taint("maintenance", "yes").build()
+    report = defrag_report(dump([tainted, a100("b").build()], []), Hole(8))
+    assert (report["node"], report["warnings"]) == ("b", [])
+    report = defrag_report(dump([tainted], []), Hole(8))
+    words = "node a: has taint {maintenance: yes}; only pods that tolerate it can use the room"
+    assert (report["node"], report["warnings"]) == ("a", [words])
+    usual = a100("a").taint("nvidia.com/gpu", "present").build()
+    assert defrag_report(dump([usual], []), Hole(8))["warnings"] == []
+
+
+def test_busy_is_told_from_never():
+    nodes = [four("a"), four("b")]
+    pods = [pod("p").gpus(2).on("a").build(), pod("q").gpus(1).on("b").build()]
+    huge, wrong, big = pod("huge").gpus(5).build(), pod("w").gpus(1).select("zone", "x").build(), pod("b").gpus(4)
+    never = defrag_report(dump(nodes, [*pods, huge]), huge)
+    assert (never["reason"] or "").startswith("never: none of 2 nodes can take it, whatever leaves; the largest node")
+    assert never["vetoes"] == []
+    reason = defrag_report(dump(nodes, [*pods, wrong]), wrong)["reason"] or ""
+    assert reason.startswith("never: none of 2 nodes can take it")
+    assert 'zone: no node has the value "x"' in reason
+    held = {key: PodDisruption("DaemonSet") for key in ("ml/p", "ml/q")}
+    busy = defrag_report(dump(nodes, [*pods, big.build()], held), big.build())
+    assert busy["reason"] == (
+        "busy: 2 of 2 nodes could take pod ml/b if pods left, but on none of them can enough pods be moved: "
+        "2 pods must stay (pod of a DaemonSet)"
+    )
+    assert len(busy["vetoes"]) == 2
+
+
+def test_too_little_in_all_is_the_reason_whoever_must_stay():
+    pods = [pod("p").gpus(3).on("a").build(), pod("q").gpus(2).on("b").build()]
+    report = defrag_report(dump([four("a"), four("b")], pods, {"ml/p": PodDisruption("DaemonSet")}), Hole(4))
+    words = "busy: 2 of 2 nodes could take a hole of 4 GPUs if pods left, but moving pods would not do"
+    assert report["reason"] == f"{words}: all nodes together have 3 nvidia.com/gpu free"
+    assert report["vetoes"] == []
+
+
+def test_nodes_that_are_not_ready_are_said():
+    asked = pod("asked").gpus(1).build()
+    report = defrag_report(dump([node("n").gpus(4).unready().build()], [asked]), asked)
+    assert "1 of them not ready" in (report["reason"] or "")
+
+
+def test_a_stake_of_nothing_is_explained():
+    nodes = [four("a"), four("b")]
+    pods = [pod("p").gpus(1).on("a").build(), pod("q").gpus(2).on("b").build()]
+    (line,) = [w for w in defrag_report(dump(nodes, pods), Hole(4))["warnings"] if "at stake" in w]
+    assert line.startswith("GPU-hours at stake are not known, and count as 0, for pod ml/p: the input has neither")
+    day = 86_400.0
+    fresh = {"ml/p": PodDisruption("Job", started_seconds=day), "ml/q": PodDisruption("Job", started_seconds=day - 99)}
+    (line,) = [w for w in defrag_report(dump(nodes, pods, fresh), Hole(4))["warnings"] if "at stake" in w]
+    assert line.startswith("GPU-hours at stake are 0 for pod ml/p: just started")
+    assert line.endswith("(1970-01-02T00:00:00Z)")
+    old = {key: PodDisruption("Job", started_seconds=day - 3600) for key in ("ml/p", "ml/q")}
+    old["ml/elsewhere"] = PodDisruption("Job", started_seconds=day)
+    assert not [w for w in defrag_report(dump(nodes, pods, old), Hole(4))["warnings"] if "at stake" in w]
+
+
+def test_only_warnings_about_what_takes_part_are_kept():
+    nodes = [four("a"), four("b"), node("cpu").build()]
+    pods = [pod("p").gpus(1).on("a").build(), pod("q").gpus(2).on("b").build(), pod("web").on("cpu").build()]
+    ours = ["node a: odd", "pod ml/p: odd", "f.json: ignored 1 items of other kinds: Service 1"]
+    others = ["node cpu: odd", "pod ml/web: odd", "pod ml/waits: odd"]
+    cluster = replace(dump(nodes, pods), warnings=(*others, *ours))
+    warnings = defrag_report(cluster, Hole(4))["warnings"]
+    assert warnings[:4] == [
+        *ours,
+        "3 warnings about nodes and pods that do not matter here; `gpu-extender gpus` shows all",
+    ]
+    assert not [line for line in others if line in warnings]
+
+
+def test_what_the_dump_lacks_is_said_only_of_moves():
+    free = defrag_report(dump([four("a")], []), Hole(4))
+    assert free["warnings"] == []
+
+
 @pytest.mark.parametrize("text", ["", "0", "x", "-1", "8.5", ":H100", "1234567", "٣"])
 def test_a_hole_is_a_number_and_perhaps_a_model(text):
-    with pytest.raises(InputError, match="--hole"):
+    with pytest.raises(ValueError, match="give N or N:MODEL"):
         Hole.parse(text)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from extender.remarks import condensed
+from extender.remarks import concerning, condensed
 
 
 def bad(number):
@@ -39,3 +39,16 @@ def test_thousands_of_sorts_end_some_time():
     kept = condensed([f"file: ignored {word}" for word in letters])
     assert len(kept) == 201
     assert kept[-1] == "and 800 more of other sorts"
+
+
+def test_what_is_about_other_objects_is_counted():
+    lines = ["node a: odd", "node ab: odd", "pod ml/a: odd: very", "f.json: ignored", "node b: odd"]
+    kept = concerning(lines, {"node a", "pod ml/a"}, "show")
+    assert kept == [
+        "node a: odd",
+        "pod ml/a: odd: very",
+        "f.json: ignored",
+        "2 warnings about nodes and pods that do not matter here; `show` shows all",
+    ]
+    assert concerning(lines[:1], {"node a"}, "show") == lines[:1]
+    assert concerning(lines[:1], (), "show")[0].startswith("1 warning about")
