@@ -276,7 +276,8 @@ def config_check(file: str, output: str) -> None:
     if verdict.kind == schedulerconfig.UNKNOWN:
         raise InputError(f"{source}: {verdict.faults[0] if verdict.faults else 'is empty'}")
     if output == "json":
-        print_json({"kind": verdict.kind, "faults": list(verdict.faults), "consequences": list(verdict.consequences)})
+        texts = {"faults": verdict.faults, "consequences": verdict.consequences, "warnings": verdict.warnings}
+        print_json({"kind": verdict.kind, **{key: list(sentences) for key, sentences in texts.items()}})
     else:
         terminal.write(printable_lines(schedulerconfig.render_verdict(verdict)))
     raise SystemExit(0 if verdict.ok else 1)

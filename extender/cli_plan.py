@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from extender import plan_report, reports, tables, whatif
+from extender import plan_report, tables, whatif
 from extender.clitools import (
     cluster_option,
     config_option,
@@ -17,7 +17,7 @@ from extender.clitools import (
     scheduler_option,
 )
 from extender.packing.snapshot import Snapshot
-from extender.terminal import finish, note, warn
+from extender.terminal import finish, note
 
 LIMIT_SECONDS: Final = 10.0
 
@@ -45,13 +45,11 @@ def plan_command(
     from extender.packing import planner  # noqa: PLC0415
 
     dump = read_cluster(clusters, load(config_file))
-    warn(dump.warnings)
     for kind in whatif.left_out(dump.pods, schedulers):
         note(kind)
     queue = plan_report.Queue.of(Snapshot.of(dump.nodes, dump.pods), whatif.queued(dump.pods, schedulers))
-    warn(reports.unmodelled(queue.pods, "the plan"))
     plan = planner.plan(queue.problem, planner.Limits(deterministic_seconds=limit))
-    report = plan_report.plan_report(queue, plan)
+    report = plan_report.plan_report(queue, plan, dump.warnings)
     if (line := plan_report.order_matters(queue, plan)) is not None:
         note(line)
     finish(report, output, lambda page: tables.render_plan(page, plan), ok=not report["unplaced"])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
+from extender.advice import verdict
 from extender.packing.fit import filter_nodes
 from extender.packing.gangs import GangKey, gang_key, waiting_text
 from extender.packing.greedy import one_by_one
@@ -13,6 +14,7 @@ from extender.packing.plan import JointPlan, Why
 from extender.packing.problem import PackingProblem
 from extender.packing.snapshot import Snapshot
 from extender.packing.types import PodInfo
+from extender.reports import unmodelled
 from extender.simulate import unschedulable_text
 from extender.simulation_report import PlacementRow
 
@@ -37,6 +39,7 @@ class PlanReport(TypedDict):
     status: str
     bound: int
     unplaced: list[UnplacedRow]
+    warnings: list[str]
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,8 @@ class Queue:
         return cls(snapshot, pods, PackingProblem.of(snapshot, pods))
 
 
-def plan_report(queue: Queue, plan: JointPlan) -> PlanReport:
-    """Return a row per pod, in the order of the queue."""
+def plan_report(queue: Queue, plan: JointPlan, warnings: Iterable[str] = ()) -> PlanReport:
+    """Return a row per pod, in the order of the queue, and the warnings given with those about its pods."""
     words = _Words(queue, plan)
     rows = [PlacementRow(pod=p.key, node=plan.placements[p.uid].node, reason=words.reason(p)) for p in queue.pods]
     return {
@@ -64,6 +67,7 @@ def plan_report(queue: Queue, plan: JointPlan) -> PlanReport:
         "status": str(plan.status),
         "bound": plan.bound,
         "unplaced": [UnplacedRow(pod=row["pod"], reason=row["reason"]) for row in rows if row["node"] is None],
+        "warnings": [*warnings, *unmodelled(queue.pods, "the plan")],
     }
 
 
@@ -96,7 +100,7 @@ class _Words:
             return self._nowhere(pod)
         if to.why is Why.BESIDE:
             nodes = "1 node" if to.alone == 1 else f"{to.alone} nodes"
-            return f"fits alone on {nodes}, but not beside the pods placed before it"
+            return f"fits alone on {nodes}; the plan uses the room for other pods"
         return "" if pod.group is None else self._gang_reason(pod, str(pod.group), to.why)
 
     def _gang_reason(self, pod: PodInfo, group: str, why: Why) -> str:
@@ -109,11 +113,12 @@ class _Words:
             case Why.GANG_APART:
                 return f"group {group}: its pods do not fit together, even with nothing else placed (proved)"
             case Why.GANG_BESIDE:
-                return f"group {group}: fits together, but not beside the pods placed before it"
+                return f"group {group}: fits together; the plan uses the room for other pods"
             case Why.GANG_UNSURE:
                 return f"group {group}: no room was found for all its pods together"
             case _:
                 return ""
 
     def _nowhere(self, pod: PodInfo) -> str:
-        return unschedulable_text(filter_nodes(self._queue.snapshot, pod))
+        verdicts = filter_nodes(self._queue.snapshot, pod)
+        return f"{verdict(pod, verdicts)}; {unschedulable_text(verdicts)}"

@@ -147,14 +147,14 @@ def _placed(total: SimulationSummary) -> str:
 def render_plan(report: PlanReport, plan: JointPlan) -> RenderableType:
     """Return the report of `plan` as a table in the order of the queue, with what is proved below."""
     if not report["placements"]:
-        return Text("No pod is waiting to be placed.")
+        return Group(Text("No pod is waiting to be placed."), *warning_lines(report["warnings"]))
     table = _placements(report["placements"])
     pods = f"{report['placed']} of {len(report['placements'])} pods placed, {report['placed_gpus']} GPUs"
     if plan.status is Status.OPTIMAL:
         proof = "proved: no plan places more GPUs, higher priorities first"
     else:
         proof = f"proved: no plan places more than {report['bound']} (gap {plan.gap:.2%})"
-    return Group(table, f"{pods}; {proof}.", *_nodes_opened(plan))
+    return Group(table, f"{pods}; {proof}.", *_nodes_opened(plan), *warning_lines(report["warnings"]))
 
 
 def _nodes_opened(plan: JointPlan) -> Iterator[str]:

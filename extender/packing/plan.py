@@ -27,11 +27,11 @@ class Why(StrEnum):
 
     PLACED = ""
     NOWHERE = "fits nowhere as things stand"
-    BESIDE = "fits alone, but not beside the pods placed before it"
+    BESIDE = "fits alone, but the plan uses the room for other pods"
     GANG_WAITS = "members of its group are missing or gated"
     GANG_MEMBER = "a member of its group fits nowhere"
     GANG_APART = "its group does not fit together, even alone"
-    GANG_BESIDE = "its group fits, but not beside the pods placed before it"
+    GANG_BESIDE = "its group fits, but the plan uses the room for other pods"
     GANG_UNSURE = "no room was found for its group, and none was proved not to be there"
 
 

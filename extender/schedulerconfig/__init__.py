@@ -31,12 +31,16 @@ _FOREIGN_KEYS: Final = frozenset({"kind", "apiVersion", "extenders", "profiles",
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is to be said about one file; every sentence starts with the path it is about."""
+    """What is to be said about one file; every sentence starts with the path it is about.
+
+    ``warnings`` are those of the consequences that can hardly be meant: of keys without effect, for example.
+    """
 
     source: str
     kind: str
     faults: tuple[str, ...]
     consequences: tuple[str, ...]
+    warnings: tuple[str, ...]
 
     @property
     def ok(self) -> bool:
@@ -58,6 +62,7 @@ def judge(text: str, *, source: str, known_policies: Collection[str] | None = No
         kind=kind,
         faults=tuple(str(finding) for finding in findings if finding.fatal),
         consequences=tuple(str(finding) for finding in findings if not finding.fatal),
+        warnings=tuple(str(finding) for finding in findings if finding.doubtful),
     )
 
 

@@ -16,10 +16,10 @@ from extender.schedulerconfig.values import (
     Finding,
     Managed,
     Values,
+    doubt,
     duration_seconds,
     fault,
     is_integer,
-    note,
 )
 from extender.spelling import nearest
 from extender.strictyaml import join
@@ -114,7 +114,7 @@ class _Reader:
 
     def _unknown(self, key: str, known: Mapping[str, type], path: str) -> Finding:
         if self.legacy:
-            return note(join(path, key), f"unknown key, which a Policy leaves out in silence{nearest(key, known)}")
+            return doubt(join(path, key), f"unknown key, which a Policy leaves out in silence{nearest(key, known)}")
         return fault(join(path, key), f"unknown key, which stops kube-scheduler at start{nearest(key, known)}")
 
     def _timeout(self, value: object, path: str) -> float | None:

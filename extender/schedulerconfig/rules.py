@@ -16,6 +16,7 @@ from extender.schedulerconfig.values import (
     Extender,
     Finding,
     Managed,
+    doubt,
     fault,
     note,
 )
@@ -105,10 +106,10 @@ def tls(extender: Extender) -> Iterator[Finding]:
             "answer. Name the CA.",
         )
     if extender.enable_https and not https:
-        yield note(switch, "does not choose the scheme: urlPrefix says http, so nothing is encrypted.")
+        yield doubt(switch, "does not choose the scheme: urlPrefix says http, so nothing is encrypted.")
     for cert, key in (("certFile", "keyFile"), ("certData", "keyData")):
         if bool(given.get(cert)) != bool(given.get(key)):
-            yield note(extender.at("tlsConfig"), f"{cert} and {key} go together; one alone is not used.")
+            yield doubt(extender.at("tlsConfig"), f"{cert} and {key} go together; one alone is not used.")
 
 
 def timeout(extender: Extender) -> Iterator[Finding]:
@@ -119,7 +120,7 @@ def timeout(extender: Extender) -> Iterator[Finding]:
         yield note(path, f"not set, so {DEFAULT_TIMEOUT_SECONDS:g} s: a hung extender holds every pod that long.")
     elif seconds < SHORT_TIMEOUT_SECONDS:
         hint = " A Policy counts nanoseconds: 2 s is 2000000000." if extender.legacy else ""
-        yield note(path, f"{seconds:g} s is too short, calls will time out.{hint}")
+        yield doubt(path, f"{seconds:g} s is too short, calls will time out.{hint}")
     elif seconds > LONG_TIMEOUT_SECONDS:
         yield note(path, f"a hung extender holds the whole scheduler up to {seconds:g} s for each verb.")
 
@@ -129,7 +130,7 @@ def weigh(extender: Extender, in_tree: int) -> Iterator[Finding]:
     path = extender.at("weight")
     if not extender.prioritize_verb:
         if extender.weight:
-            yield note(path, "has no effect without prioritizeVerb.")
+            yield doubt(path, "has no effect without prioritizeVerb.")
         return
     if extender.weight is None or extender.weight <= 0:
         yield fault(path, "must be positive when prioritizeVerb is set; kube-scheduler does not start.")

@@ -29,11 +29,12 @@ _DURATION_PART: Final = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One sentence about one path of the file."""
+    """One sentence about one path of the file; ``doubtful`` when what stands there can hardly be meant."""
 
     fatal: bool
     path: str
     words: str
+    doubtful: bool = False
 
     def __str__(self) -> str:
         return f"{shortened(self.path, _LONGEST_PATH)}: {shortened(self.words, _LONGEST_WORDS)}"
@@ -47,6 +48,11 @@ def fault(path: str, words: str) -> Finding:
 def note(path: str, words: str) -> Finding:
     """Return a finding that explains what will happen."""
     return Finding(fatal=False, path=path, words=words)
+
+
+def doubt(path: str, words: str) -> Finding:
+    """Return a finding about what has no effect, or hardly the one that was meant."""
+    return Finding(fatal=False, path=path, words=words, doubtful=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ def test_plan_has_the_keys_of_the_contract_and_ends_with_one_while_a_pod_has_no_
     done = run("plan", "--cluster", cluster, "--cluster", arrivals, "-o", "json")
     report = json.loads(done.stdout)
     assert done.returncode == 0, done.stderr
-    assert set(report) == {"placements", "placed", "placed_gpus", "status", "bound", "unplaced"}
+    assert set(report) == {"placements", "placed", "placed_gpus", "status", "bound", "unplaced", "warnings"}
     assert (report["placed"], report["status"], report["unplaced"]) == (30, "OPTIMAL", [])
     pod = json.loads(arrivals.read_bytes())["items"][0]
     pod["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "64"}}
@@ -100,6 +100,19 @@ def test_plan_has_the_keys_of_the_contract_and_ends_with_one_while_a_pod_has_no_
     done = run("plan", "--cluster", cluster, "--cluster", path)
     assert done.returncode == 1
     assert b"0 of 1 pods placed" in done.stdout
+
+
+def test_the_warnings_of_a_plan_are_in_the_report_and_below_the_table(cluster):
+    meta = {"name": "p", "annotations": {"gpu-extender.io/type": "H100"}}
+    pod = {"kind": "Pod", "metadata": meta, "spec": {"containers": [], "volumes": [{"ephemeral": {}}]}}
+    arguments = ("plan", "--cluster", cluster, "--cluster", "-")
+    report = json.loads(run(*arguments, "-o", "json", stdin=json.dumps(pod).encode()).stdout)
+    assert [line.partition(": ")[0] for line in report["warnings"]] == ["pod default/p"] * 2
+    assert "gpu-extender.io/type is ignored" in report["warnings"][0]
+    assert "volumes" in report["warnings"][1]
+    done = run(*arguments, stdin=json.dumps(pod).encode())
+    assert done.stdout.count(b"warning: ") == 2
+    assert b"warning: " not in done.stderr
 
 
 def test_simulate_takes_the_stock_scheduler_and_any_policy(cluster, arrivals):
@@ -166,7 +179,9 @@ def test_config_check_judges_the_shipped_files():
     for path in ("policy/scheduler-policy.json", "policy/kube-scheduler-config.yaml"):
         done = run("config", "check", path, "-o", "json")
         assert done.returncode == 0, done.stderr
-        assert set(json.loads(done.stdout)) == {"kind", "faults", "consequences"}
+        report = json.loads(done.stdout)
+        assert set(report) == {"kind", "faults", "consequences", "warnings"}
+        assert report["warnings"] == []
 
 
 def test_the_demo_ends_by_itself_and_shows_the_comparison():

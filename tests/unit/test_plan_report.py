@@ -31,16 +31,31 @@ def test_each_pod_without_a_place_is_told_why():
         pod("member").gpus(1).group("broken").build(),
         pod("lost").gpus(9).group("broken").build(),
     ]
+    never = (
+        "never: none of 1 nodes can take it, whatever leaves; 0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
+    )
     assert reasons([h100("n1").build()], pods) == {
-        "ml/big": "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.",
-        "ml/second": "fits alone on 1 node, but not beside the pods placed before it",
+        "ml/big": never,
+        "ml/second": "fits alone on 1 node; the plan uses the room for other pods",
         "ml/short": "group ml/short starts as a whole or not at all: of 3 members 1 wait",
         "ml/apart0": "group ml/apart: its pods do not fit together, even with nothing else placed (proved)",
         "ml/apart1": "group ml/apart: its pods do not fit together, even with nothing else placed (proved)",
-        "ml/member": "group ml/broken starts as a whole or not at all; "
-        "ml/lost: 0/1 nodes are available: 1 Insufficient nvidia.com/gpu.",
-        "ml/lost": "group ml/broken starts as a whole or not at all; "
-        "ml/lost: 0/1 nodes are available: 1 Insufficient nvidia.com/gpu.",
+        "ml/member": f"group ml/broken starts as a whole or not at all; ml/lost: {never}",
+        "ml/lost": f"group ml/broken starts as a whole or not at all; ml/lost: {never}",
+    }
+
+
+def test_a_pod_that_fits_nowhere_now_is_busy_or_never():
+    held = pod("p").gpus(2).on("n1").build()
+    found = reasons([h100("n1").build()], [held, pod("later").gpus(8).build(), pod("huge").gpus(9).build()])
+    assert found["ml/later"].startswith("busy: 1 of 1 nodes could take it if pods left; 0/1 nodes are available: 1 In")
+    assert found["ml/huge"].startswith("never: none of 1 nodes can take it, whatever leaves; 0/1 nodes are available")
+
+
+def test_a_group_that_only_others_keep_out_is_told_so():
+    pods = [pod("first").gpus(8).priority(1).build(), *(pod(f"g{i}").gpus(4).group("g").build() for i in range(2))]
+    assert set(reasons([h100("n1").build()], pods).values()) == {
+        "group ml/g: fits together; the plan uses the room for other pods"
     }
 
 
@@ -48,7 +63,7 @@ def test_the_report_has_the_keys_of_the_contract_and_the_order_of_the_queue():
     report = plan_report(
         *planned([h100("n1").build()], [pod("b").gpus(1).build(), pod("a").gpus(8).priority(3).build()])
     )
-    assert list(report) == ["placements", "placed", "placed_gpus", "status", "bound", "unplaced"]
+    assert list(report) == ["placements", "placed", "placed_gpus", "status", "bound", "unplaced", "warnings"]
     assert [(row["pod"], row["node"]) for row in report["placements"]] == [("ml/a", "n1"), ("ml/b", None)]
     assert (report["placed"], report["placed_gpus"], report["status"], report["bound"]) == (1, 8, "OPTIMAL", 8)
 

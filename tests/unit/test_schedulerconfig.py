@@ -784,3 +784,19 @@ def test_a_very_deep_text_is_one_fault():
 def test_many_keys_take_no_time():
     twice = "{" + ", ".join(f'"k{n}": 1' for n in range(50_000)) + ', "k7": 2}'
     assert "k7: given twice" in judge(twice, source="x").faults
+
+
+@pytest.mark.parametrize(
+    ("verdict", "path"),
+    [
+        (policy({"ignorabel": True}), "extenders[0].ignorabel"),
+        (registered(enableHTTPS=True), "extenders[0].enableHTTPS"),
+        (registered(prioritizeVerb=None), "extenders[0].weight"),
+        (registered(httpTimeout="1ms"), "extenders[0].httpTimeout"),
+        (registered(tlsConfig={"certFile": "a"}), "extenders[0].tlsConfig"),
+    ],
+)
+def test_what_can_hardly_be_meant_is_a_warning_among_the_consequences(verdict, path):
+    assert [text.partition(": ")[0] for text in verdict.warnings] == [path]
+    assert set(verdict.warnings) < set(verdict.consequences)
+    assert registered().warnings == ()
