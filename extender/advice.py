@@ -20,6 +20,8 @@ from extender.packing.types import PodInfo
 from extender.selectorhints import SelectorHints
 
 _MIB: Final = 2**20
+WHICH_TO_MOVE: Final = "; which to move: "
+"""What stands between a remedy and the command that finds the moves."""
 
 
 def verdict(pod: PodInfo, verdicts: Verdicts) -> str:
@@ -77,7 +79,7 @@ def _for_busy(view: Snapshot, pod: PodInfo, verdicts: Verdicts, busy: BoolVector
     scarce = scarce_in_all(view, _wanted(pod), view.table.open | busy)
     if scarce:
         return f"wait for pods to leave: {name} comes closest, it lacks {missing}; moving pods would not do: {scarce}"
-    which = f"; which to move: {finding_moves}" if finding_moves else ""
+    which = f"{WHICH_TO_MOVE}{finding_moves}" if finding_moves else ""
     return f"wait for pods to leave, or move some: {name} comes closest, it lacks {missing}{which}"
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from extender.advice import WHICH_TO_MOVE
+from extender.layout import Entry, IfItFits, hanging
 from extender.packing.plan import JointPlan, Status
 from extender.packing.problem import Goal
 from extender.plan_report import PlanReport
@@ -20,13 +23,18 @@ from extender.simulation_report import PlacementRow, SimulationReport, Simulatio
 
 _LISTED: Final = 4
 _LONGEST_WARNING: Final = 1000
+_PODS_OF: Final = f"pods of {'/'.join(map(str, SIZES))}"
 _USUAL_RESOURCE: Final = "nvidia.com/gpu"
 _STYLE: Final = {"fits": "green", "busy": "yellow", "never": "red", "gated": "cyan"}
 
 
 def render_gpus(report: GpusReport) -> RenderableType:
     """Return the tables of `gpus`: models first, then nodes, then warnings."""
-    return Group(_models(report["summary"]), Text(), _nodes(report["nodes"]), *warning_lines(report["warnings"]))
+    models = IfItFits(
+        _models(report["summary"]), lambda: Group(*chain.from_iterable(map(_model_entry, report["summary"])))
+    )
+    nodes = IfItFits(_nodes(report["nodes"]), lambda: Group(*chain.from_iterable(map(_node_entry, report["nodes"]))))
+    return Group(models, Text(), nodes, *warning_lines(report["warnings"]))
 
 
 def render_fit(report: FitReport) -> RenderableType:
@@ -41,22 +49,41 @@ def render_fit(report: FitReport) -> RenderableType:
 def _models(rows: Sequence[ModelRow]) -> Table:
     named = _resource_column(rows)
     table = plain_table("model", *named)
-    for name in ("nodes", "capacity", "used", "free", "off", "withdrawn", "largest"):
-        table.add_column(name, justify="right")
-    table.add_column("pods of " + "/".join(map(str, SIZES)), justify="right")
+    for name in ("nodes", "capacity", "used", "free", "off", "withdrawn", "largest", _PODS_OF):
+        table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
-        startable = "/".join(str(row["startable"][str(size)]) for size in SIZES)
         numbers = (row["nodes"], row["capacity"], row["used"], row["free"], row["unschedulable"], row["withdrawn"])
         resource = [Text(row["resource"])] * len(named)
-        table.add_row(Text(_model(row)), *resource, *map(str, numbers), str(row["largest_free"]), startable)
+        table.add_row(Text(_model(row)), *resource, *map(str, numbers), str(row["largest_free"]), _startable(row))
     return table
+
+
+def _model_entry(row: ModelRow) -> Iterator[RenderableType]:
+    """Yield a row of `_models` in words; zeros of what is out of the ordinary are left out."""
+    counts = {"used": row["used"], "free": row["free"]}
+    counts |= {word: n for word, n in (("off", row["unschedulable"]), ("withdrawn", row["withdrawn"])) if n}
+    listed = ", ".join(f"{count} {word}" for word, count in counts.items())
+    nodes = "1 node" if row["nodes"] == 1 else f"{row['nodes']} nodes"
+    yield _named(row)
+    yield hanging("  ", f"{nodes}, capacity {row['capacity']}: {listed}; largest {row['largest_free']}")
+    yield hanging("  ", f"{_PODS_OF}: {_startable(row)}")
+
+
+def _startable(row: ModelRow) -> str:
+    return "/".join(str(row["startable"][str(size)]) for size in SIZES)
+
+
+def _named(row: GpuRow | ModelRow) -> Text:
+    """Return the model, and the resource where it is not the usual one."""
+    resource = "" if row["resource"] == _USUAL_RESOURCE else f"  {row['resource']}"
+    return Text(f"{_model(row)}{resource}", style="bold")
 
 
 def _nodes(rows: Sequence[GpuRow]) -> Table:
     named = _resource_column(rows)
     table = plain_table("node", "model", *named)
     for name in ("capacity", "used", "free"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     table.add_column("state", no_wrap=True)
     table.add_column("pods", overflow="fold")
     for row in rows:
@@ -64,6 +91,15 @@ def _nodes(rows: Sequence[GpuRow]) -> Table:
         resource = [Text(row["resource"])] * len(named)
         table.add_row(Text(row["node"]), Text(_model(row)), *resource, *numbers, _state(row), _holders(row))
     return table
+
+
+def _node_entry(row: GpuRow) -> Iterator[RenderableType]:
+    """Yield a row of `_nodes` in words, the pods on lines of their own."""
+    state = _state(row)
+    words = [f"{row['used']} of {row['capacity']} used, {row['free']} free", *([state.plain] if state.plain else [])]
+    yield Entry(Text(row["node"]), Text.assemble(_named(row), "  ", ", ".join(words)))
+    if row["pods"]:
+        yield hanging("    ", _holders(row))
 
 
 def _resource_column(rows: Sequence[GpuRow] | Sequence[ModelRow]) -> list[str]:
@@ -93,16 +129,19 @@ def _holders(row: GpuRow) -> Text:
 def _pod(row: FitRow) -> RenderableType:
     asked = ", ".join(_amount(name, amount) for name, amount in row["requests"].items() if amount)
     word = row["verdict"].partition(":")[0]
-    lines = [
-        Text(row["pod"], style="bold").append(f"  asks for {asked or 'nothing'}", style="not bold"),
-        Text(f"  {row['verdict']}", style=_STYLE.get(word, "")),
+    lines: list[RenderableType] = [
+        Entry(Text(row["pod"], style="bold"), Text(f"asks for {asked or 'nothing'}")),
+        hanging("  ", row["verdict"], _STYLE.get(word, "")),
     ]
     if row["fits"]:
         order = " (best first)" if len(row["fits"]) > 1 else ""
-        lines.append(Text(f"    fits   {_some(row['fits'])}{order}"))
-    lines += [Text(f"    {kind:<6} {line}") for kind in ("busy", "never") for line in _reasons(row[kind])]
-    if row["remedy"]:
-        lines.append(Text(f"  {row['remedy']}"))
+        lines.append(hanging("    fits   ", f"{_some(row['fits'])}{order}"))
+    lines += [hanging(f"    {kind:<6} ", line) for kind in ("busy", "never") for line in _reasons(row[kind])]
+    words, which, command = (row["remedy"] or "").partition(WHICH_TO_MOVE)
+    if words:
+        lines.append(hanging("  ", words + which.rstrip()))
+    if command:
+        lines.append(Text(f"    {command}", no_wrap=True, overflow="ignore"))  # whole, to be copied
     return Group(*lines, Text())
 
 
@@ -189,8 +228,8 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:_LISTED]) + more
 
 
-def warning_lines(lines: Sequence[str]) -> list[Text]:
+def warning_lines(lines: Sequence[str]) -> list[RenderableType]:
     """Return warnings as lines below a table, those of one sort in a few."""
     kept = condensed(lines)
-    texts = [Text(f"warning: {shortened(line, _LONGEST_WARNING)}", style="yellow") for line in kept]
+    texts: list[RenderableType] = [hanging("warning: ", shortened(line, _LONGEST_WARNING), "yellow") for line in kept]
     return texts if len(kept) == len(lines) else [*texts, Text(f"-o json lists all {len(lines):,} warnings")]

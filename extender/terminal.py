@@ -139,7 +139,7 @@ def show(page: RenderableType) -> None:
     to_terminal = sys.stdout is not None and sys.stdout.isatty()
     paper = io.StringIO()
     width = None if to_terminal or "COLUMNS" in os.environ else PIPE_COLUMNS
-    _Plain(file=paper, force_terminal=to_terminal, width=width).print(page)
+    _Plain(file=paper, force_terminal=to_terminal, width=width).print(page, crop=False)
     text = paper.getvalue()
     write(text if to_terminal else "".join(f"{line.rstrip()}\n" for line in text.splitlines()))
 

@@ -71,6 +71,8 @@ def test_fit_names_the_command_that_finds_moves(tmp_path):
     waiting.write_text(json.dumps({"kind": "Pod", "metadata": {"name": "w", "namespace": "ml"}, "spec": asked}))
     done = run("fit", "--cluster", cluster, "--pod-file", waiting, "-o", "json")
     command = json.loads(done.stdout)["pods"][0]["remedy"].partition("which to move: ")[2]
+    narrow = run("fit", "--cluster", cluster, "--pod-file", waiting, COLUMNS="40").stdout.decode()
+    assert f"    {command}\n" in narrow
     program, *arguments = shlex.split(command)
     assert (program, arguments[0]) == ("gpu-extender", "defrag")
     done = run(*arguments)

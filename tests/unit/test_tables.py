@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from rich.console import Console
 
 from extender.packing.snapshot import Snapshot
@@ -10,12 +11,12 @@ from extender.simulate import KubeScheduler
 from extender.simulation_report import simulation_report
 from extender.tables import render_fit, render_gpus, render_simulation
 from extender.terminal import plain
-from tests.builders import GPU, h100, node, pod
+from tests.builders import GPU, H100, h100, node, pod
 
 
-def printed(renderable):
+def printed(renderable, width=200):
     paper = io.StringIO()
-    Console(file=paper, width=200).print(renderable)
+    Console(file=paper, width=width).print(renderable, crop=False)
     return paper.getvalue()
 
 
@@ -69,3 +70,38 @@ def test_a_flood_of_warnings_is_a_few_lines_and_says_where_all_are():
     assert text.count("warning: ") == 5
     assert "(and 9,995 more like this)" in text
     assert "-o json lists all 10,000 warnings" in text
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_a_narrow_terminal_gets_lines_and_no_broken_word(width):
+    broken = node("u").gpus(3, H100).resource(GPU, 3, withdrawn=1).build()
+    nodes = [h100("a").build(), h100("off").cordoned().build(), broken]
+    pods = [pod(f"training-run-{number}").gpus(1).on("a").build() for number in range(5)]
+    text = printed(render_gpus(gpus_report(Snapshot.of(nodes, pods))), width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "  3 nodes, capacity 20: 5 used, 6 free, 8 off, 1 withdrawn; " in text
+    assert "  pods of 1/2/4/8: 6/2/0/0" in text
+    assert f"a  {H100}  5 of 8 used, 3 free" in text
+    assert f"off  {H100}  0 of 8 used, 8 free, off" in text
+    for name in ("ml/training-run-0=1,", "ml/training-run-3=1", H100):
+        assert name in text.split()
+
+
+def test_a_wide_terminal_gets_the_tables():
+    text = printed(render_gpus(gpus_report(Snapshot.of([h100("a").build()]))), 100)
+    assert text.startswith("model")
+    assert "pods of 1/2/4/8" in text
+
+
+@pytest.mark.parametrize("width", [80, 60, 40])
+def test_broken_lines_of_fit_go_on_below_their_text(width):
+    nodes = [h100(f"node-{number}", 4).build() for number in range(9)]
+    running = [pod(f"p{number}").gpus(1).on(f"node-{number}").build() for number in range(9)]
+    asked = pod("waiting").gpus(4).cpu(2000).build(), pod("big").gpus(4).build()
+    command = "gpu-extender defrag --cluster a-file-with-a-long-name.json --pod ml/big"
+    text = printed(render_fit(fit_report(Snapshot.of(nodes, running), asked, finding_moves=lambda _: command)), width)
+    assert f"    {command}\n" in text  # never broken: it is copied
+    lines = text.replace(f"    {command}\n", "").splitlines()
+    assert all(line.startswith("  ") for line in lines if line and not line.startswith(("ml/", "warning")))
+    long = next(number for number, line in enumerate(lines) if line.startswith("    busy   "))
+    assert lines[long + 1].startswith(" " * 11)
