@@ -15,12 +15,15 @@ _NAME: Final = "gpu-extender"
 _INTRODUCTION: Final = """\
 # Command line
 
-`gpu-extender COMMAND` after an installation, `python -m extender COMMAND` from a clone. Every command reads files and
-prints; none talks to a cluster.
+`gpu-extender COMMAND` after an installation, `python -m extender COMMAND` from a clone. Every command but `serve` reads
+files, or makes its input up (`demo`, `synthetic`), and prints; no cluster is asked. `serve` follows a live cluster,
+unless `--cluster` or `--demo` gives it another one: it lists and watches nodes and pods, and with `verbs.bind` it binds
+pods. `demo` asks a service that it starts on 127.0.0.1.
 
 - `--cluster` and `--arrivals` take what `kubectl get nodes,pods -A -o json` or `-o yaml` prints: a List, single objects
   or several documents.
-- `-o json` is the stable form for programs, the table is for people. Warnings of a report are in its `warnings`.
+- `-o json` is the stable form for programs, the table is for people. Warnings of a report are in its `warnings`;
+  notes are on standard error.
 - Configuration: a flag beats the environment, the environment beats `--config FILE`
   ([configuration.md](configuration.md)).
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from extender.buy_report import BuyReport, RunningRow
+from extender.buy_report import BuyReport, BuyRow, RunningRow
 from extender.defrag_reasons import VetoRow
 from extender.defrag_report import DefragReport
+from extender.layout import IfItFits, hanging
 from extender.packing.plan import Status
 from extender.tables import plain_table, warning_lines
 
@@ -47,12 +48,12 @@ def _who_must_stay(rows: Sequence[VetoRow]) -> Iterator[RenderableType]:
 
 def _outcome(report: DefragReport) -> str:
     count = len(report["moves"])
-    moves = f"{count} moves make" if count > 1 else "1 move makes"
+    moves = f"{count} moves" if count > 1 else "1 move"
     less = "fewer moves" if report["goal"] == "moves" else "less at stake"
     proof = f"proved: no plan has {less}"
     if report["status"] != Status.OPTIMAL:
         proof = f"not proved: the least {report['goal']} are {report['bound']:g} or more"
-    return f"{moves} room on {report['node']}, with {report['cost']:g} weighed GPU-hours at stake ({proof})."
+    return f"Room on {report['node']} after {moves}, with {report['cost']:g} weighed GPU-hours at stake ({proof})."
 
 
 # ---------------------------------------------------------------- buy
@@ -69,10 +70,15 @@ def render_buy(report: BuyReport) -> RenderableType:
         sure = option["status"] == Status.OPTIMAL or option["nodes"] is None
         options.add_row(nodes if sure else f"{nodes} or fewer", option["type"])
     out = [Text(f"{row['pod']} stays out: {row['reason']}", style="red") for row in report["unplaced"]]
-    parts: list[RenderableType] = [table] if report["buy"] else []
+    parts: list[RenderableType] = [IfItFits(table, lambda: _to_buy(report["buy"]))] if report["buy"] else []
     parts += [Text(_nodes_to_buy(report)), *out]
     parts += [options] if len(report["options"]) > 1 and report["buy"] else []
     return Group(*parts, Text(_running(report["min_nodes_for_running"])), *warning_lines(report["warnings"]))
+
+
+def _to_buy(rows: Iterable[BuyRow]) -> RenderableType:
+    """Return the table in words, for narrow terminals; the type has model and GPUs in it, or is their usual name."""
+    return Group(*(hanging(f"buy {row['nodes']}  ", f"{row['type']}, like {row['like']}") for row in rows))
 
 
 def _nodes_to_buy(report: BuyReport) -> str:

@@ -77,7 +77,7 @@ def test_fit_names_the_command_that_finds_moves(tmp_path):
     assert (program, arguments[0]) == ("gpu-extender", "defrag")
     done = run(*arguments)
     assert done.returncode == 0, done.stdout
-    assert b"1 move makes room" in done.stdout
+    assert b"after 1 move" in done.stdout
 
 
 def test_simulate_places_arrivals_and_reads_standard_input(cluster, arrivals):

@@ -47,7 +47,7 @@ def test_defrag_prints_the_moves(cluster):
     table = run("defrag", "--cluster", "-", "--hole", "8", stdin=cluster)
     assert table.returncode == 0
     words = " ".join(table.stdout.decode().split())  # however wide the terminal is
-    assert "1 move makes room on n1" in words
+    assert "Room on n1 after 1 move" in words
     assert "proved: no plan has fewer moves" in words
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from extender.buy_report import buy_report, nodes_for_running
 from extender.dump import ClusterDump
 from extender.errors import InputError
 from extender.packing.disruption import PodDisruption
+from extender.tables_capacity import render_buy
 from tests.builders import GPU, h100, node, pod
 
 T4 = "Tesla-T4"
@@ -119,3 +122,24 @@ def test_what_runs_packed_anew():
     nodes = [h100(f"n{i}").build() for i in range(4)]
     pods = [pod(f"p{i}").gpus(4).on(f"n{i}").build() for i in range(4)]
     assert nodes_for_running(dump(nodes, pods)) == {"nodes": 2, "in_use": 4, "status": "OPTIMAL", "bound": 2}
+
+
+def test_what_to_buy_is_lines_where_the_terminal_is_narrow():
+    report = buy_report(dump([h100("a").build()], waiting(2, 8)))
+    text = {width: printed(report, width) for width in (60, 120)}
+    assert text[60].startswith("buy 1  8 x NVIDIA-H100-80GB-HBM3, 96 CPUs, 1000 GiB, like a\n")
+    assert text[120].startswith("BUY  TYPE")
+
+
+def test_no_node_to_buy_is_told_from_none_that_helps():
+    assert printed(buy_report(dump([h100("a").build()], []))).startswith("No node has to be bought.")
+    huge = buy_report(dump([h100("a").build()], waiting(1, 16)))
+    assert printed(huge).startswith(
+        "No node that could be bought helps.\nml/w16-0 stays out: no node type takes it: 1 x"
+    )
+
+
+def printed(report, width=200):
+    paper = io.StringIO()
+    Console(file=paper, width=width).print(render_buy(report))
+    return paper.getvalue()
