@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from extender.packing.gpu import model_tokens, short_names, tokens_match
@@ -16,14 +17,15 @@ _SENTENCES: Final = 4
 _COMPARED: Final = 500
 
 
-def labels_of(table: NodeTable, resources: Iterable[str]) -> list[str]:
+def labels_of(table: NodeTable, resources: Iterable[str]) -> tuple[str, ...]:
     """Return the names of the models of some resources, sorted."""
-    return sorted({m.label for resource in resources for m in table.models(resource).models if m.label})
+    return tuple(sorted({m.label for resource in resources for m in table.models(resource).models if m.label}))
 
 
-def no_such_model(name: str, labels: Iterable[str]) -> str | None:
+@lru_cache(maxsize=1024)  # the pods of a kind have the same wishes
+def no_such_model(name: str, labels: tuple[str, ...]) -> str | None:
     """Return words about the name of a model that none of these labels answers to, None when one does."""
-    labels, wish = sorted(labels), model_tokens(name)
+    wish = model_tokens(name)
     if any(tokens_match(wish, model_tokens(label)) for label in labels):
         return None
     known = [
@@ -51,6 +53,6 @@ def _form(word: str) -> str:
     return "".join("9" if letter.isdigit() else "a" for letter in word)
 
 
-def _some(labels: list[str]) -> str:
+def _some(labels: tuple[str, ...]) -> str:
     more = f" and {len(labels) - _LISTED} more" if len(labels) > _LISTED else ""
     return ", ".join(labels[:_LISTED]) + more if labels else "no label that names one"

@@ -15,6 +15,9 @@ _LONGEST: Final = 600
 # The object (`node NAME: `, `pod NS/NAME: `), what is quoted, names with a slash, and numbers.
 _PARTICULARS: Final = re.compile(r"""^(?:node|pod) .*?: |'(?:[^'\\]|\\.)*'|"[^"]*"|\S*/\S*|\d+""")
 
+NO_SUCH_FIELD: Final = "there is no such field"
+"""What is said of a misspelt field: its object may be another than it seems, so that matters to every question."""
+
 _KINDS: Final = ("node ", "pod ", "poddisruptionbudget ")
 
 
@@ -41,6 +44,8 @@ def condensed(lines: Sequence[str]) -> list[str]:
 def concerning(lines: Iterable[str], objects: Container[str], all_of_them: str) -> list[str]:
     """Return the warnings about these objects or about none, and in one line how many there are about others.
 
+    Misspelt fields are never among those others: without them the object might have been one of these.
+
     Args:
         lines: warnings as a dump has them; what they are about stands before the first colon.
         objects: such as `node a`, `pod ml/p`.
@@ -50,11 +55,11 @@ def concerning(lines: Iterable[str], objects: Container[str], all_of_them: str) 
     others = 0
     for line in lines:
         subject = line.partition(": ")[0]
-        if subject.startswith(_KINDS) and subject not in objects:
+        if subject.startswith(_KINDS) and subject not in objects and NO_SUCH_FIELD not in line:
             others += 1
         else:
             kept.append(line)
     if others:
         warnings = "1 warning" if others == 1 else f"{others:,} warnings"
-        kept.append(f"{warnings} about nodes and pods that do not matter here; `{all_of_them}` shows all")
+        kept.append(f"{warnings} about other nodes and pods; `{all_of_them}` shows all")
     return kept

@@ -23,6 +23,7 @@ from extender.kube.raw import (
     RawPodStatus,
     RawResources,
 )
+from extender.remarks import NO_SUCH_FIELD
 from extender.spelling import closest
 
 Shape = type[msgspec.Struct]
@@ -73,7 +74,7 @@ class FieldNames:
             if meant is None and len(self._harmless[shape]) < _REMEMBERED:
                 self._harmless[shape].add(name)
             if meant is not None and meant not in entries:
-                yield f"{dot}{name}: there is no such field; did you mean {meant}?"
+                yield f"{dot}{name}: {NO_SUCH_FIELD}; did you mean {meant}?"
         for name, inner in _INSIDE.get(shape, {}).items():
             if name in entries:
                 yield from self._within(entries[name], inner, f"{dot}{name}")

@@ -107,7 +107,7 @@ def test_only_warnings_about_gpus_are_kept():
     report = buy_report(replace(dump(nodes, pods), warnings=(*others, *ours)))
     assert report["warnings"] == [
         *ours,
-        "4 warnings about nodes and pods that do not matter here; `gpu-extender gpus` shows all",
+        "4 warnings about other nodes and pods; `gpu-extender gpus` shows all",
     ]
 
 

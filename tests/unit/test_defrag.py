@@ -258,7 +258,7 @@ def test_only_warnings_about_what_takes_part_are_kept():
     warnings = defrag_report(cluster, Hole(4))["warnings"]
     assert warnings[:4] == [
         *ours,
-        "3 warnings about nodes and pods that do not matter here; `gpu-extender gpus` shows all",
+        "3 warnings about other nodes and pods; `gpu-extender gpus` shows all",
     ]
     assert not [line for line in others if line in warnings]
 

@@ -128,7 +128,7 @@ def test_priorities_weigh_by_rank():
     assert priority_weights(pods) == {-5: 1, 0: 2, 1_000_000: 3}
 
 
-@pytest.mark.parametrize("word", ["no", "flase", "", "1"])
+@pytest.mark.parametrize("word", ["no", "falsee", "", "1"])
 def test_a_word_that_is_neither_true_nor_false_is_a_veto_and_a_warning(word):
     (line,) = [w for w in read(running("p", annotations={"gpu-extender.io/movable": word})).warnings if "movable" in w]
     assert line.startswith("pod ml/p: annotation gpu-extender.io/movable: ")

@@ -37,12 +37,12 @@ def container(resources: dict[str, Any]) -> dict[str, Any]:
 
 
 TYPOS = [
-    (node(status={"alocatable": AMOUNTS, "capacity": AMOUNTS}), "node n: status.alocatable", "allocatable"),
+    (node(status={"allocatables": AMOUNTS, "capacity": AMOUNTS}), "node n: status.allocatables", "allocatable"),
     (node(status={"allocatable": AMOUNTS, "Capacity": AMOUNTS}), "node n: status.Capacity", "capacity"),
     (node(spec={"taint": []}), "node n: spec.taint", "taints"),
     (node(spec={"unscheduleable": True}), "node n: spec.unscheduleable", "unschedulable"),
-    (node(metadata={"lables": {}}), "node n: metadata.lables", "labels"),
-    (node(stauts={"capacity": AMOUNTS}), "node n: stauts", None),  # `status` is there, too
+    (node(metadata={"labelz": {}}), "node n: metadata.labelz", "labels"),
+    (node(statuss={"capacity": AMOUNTS}), "node n: statuss", None),  # `status` is there, too
     (pod(container({"request": {}})), "pod ml/p: spec.containers[1].resources.request", "requests"),
     (pod(container({"limit": {}})), "pod ml/p: spec.containers[1].resources.limit", "limits"),
     (pod({"nodeselector": {}}), "pod ml/p: spec.nodeselector", "nodeSelector"),

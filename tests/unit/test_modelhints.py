@@ -24,7 +24,7 @@ A100 = "NVIDIA-A100-SXM4-80GB"
     ],
 )
 def test_a_typo_is_told_from_another_model(name, meant):
-    words = no_such_model(name, [A100, H100]) or ""
+    words = no_such_model(name, (A100, H100)) or ""
     assert words.startswith(f"no node has GPUs of model {name}, nodes have {A100}, {H100}")
     if meant is not None:
         assert words.endswith(f"; did you mean {meant}?" if meant else H100)
@@ -32,11 +32,11 @@ def test_a_typo_is_told_from_another_model(name, meant):
 
 @pytest.mark.parametrize("name", ["H100", "h100-80gb", "A100-80GB", A100])
 def test_what_some_node_has_needs_no_words(name):
-    assert no_such_model(name, [A100, H100]) is None
+    assert no_such_model(name, (A100, H100)) is None
 
 
 def test_nodes_without_labels_are_said():
-    assert no_such_model("H100", []) == "no node has GPUs of model H100, nodes have no label that names one"
+    assert no_such_model("H100", ()) == "no node has GPUs of model H100, nodes have no label that names one"
 
 
 @pytest.mark.parametrize("label", [A100, H100, "Tesla-K80", "Tesla T4", "NVIDIA-H100-MEGA-80GB", "x"])

@@ -48,7 +48,9 @@ def test_what_is_about_other_objects_is_counted():
         "node a: odd",
         "pod ml/a: odd: very",
         "f.json: ignored",
-        "2 warnings about nodes and pods that do not matter here; `show` shows all",
+        "2 warnings about other nodes and pods; `show` shows all",
     ]
     assert concerning(lines[:1], {"node a"}, "show") == lines[:1]
+    misspelt = "node b: status.allocatables: there is no such field; did you mean allocatable?"
+    assert concerning([misspelt], {"node a"}, "show") == [misspelt]
     assert concerning(lines[:1], (), "show")[0].startswith("1 warning about")
