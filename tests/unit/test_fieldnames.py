@@ -42,7 +42,7 @@ TYPOS = [
     (node(spec={"taint": []}), "node n: spec.taint", "taints"),
     (node(spec={"unscheduleable": True}), "node n: spec.unscheduleable", "unschedulable"),
     (node(metadata={"labelz": {}}), "node n: metadata.labelz", "labels"),
-    (node(statuss={"capacity": AMOUNTS}), "node n: statuss", None),  # `status` is there, too
+    (node(statuz={"capacity": AMOUNTS}), "node n: statuz", None),  # `status` is there, too
     (pod(container({"request": {}})), "pod ml/p: spec.containers[1].resources.request", "requests"),
     (pod(container({"limit": {}})), "pod ml/p: spec.containers[1].resources.limit", "limits"),
     (pod({"nodeselector": {}}), "pod ml/p: spec.nodeselector", "nodeSelector"),
