@@ -39,8 +39,9 @@ class PlanningSettings(Section):
         10.0,
         ge=0.1,
         le=600,
-        description="Seconds after which the child is killed and started anew. 10: several times what the largest "
-        "clusters take, the start of the child included.",
+        description="Seconds after which the child is killed and started anew, counted from when it is ready. Quotas "
+        "that fall due while a queue is planned wait for it so long at most, and are then solved first. 10: several "
+        "times what the largest clusters take.",
     )
     stale_seconds: float = Field(
         60.0,
