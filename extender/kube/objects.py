@@ -11,6 +11,7 @@ import msgspec
 from extender.changes import Change, NodeGone, NodeSeen, NodesListed, PodGone, PodSeen, PodsListed
 from extender.kube.convert import DEFAULT_NAMESPACE, Warn, node_info, pod_info
 from extender.kube.gpurules import GpuRules
+from extender.kube.once import Once
 from extender.kube.raw import (
     Named,
     RawEvent,
@@ -162,16 +163,16 @@ class Codec(Generic[T]):
 
 def node_kind(rules: GpuRules, warn: Warn) -> Kind[NodeInfo]:
     """Return how nodes are followed."""
-    pages, single = msgspec.json.Decoder(RawNodeList), msgspec.json.Decoder(RawNode)
+    pages, single, once = msgspec.json.Decoder(RawNodeList), msgspec.json.Decoder(RawNode), Once(warn)
 
     def page(body: bytes) -> Page[NodeInfo]:
         raw = pages.decode(body)
-        nodes = [node_info(item, rules, warn) for item in raw.items or ()]
+        nodes = [node_info(item, rules, once.about(item.metadata)) for item in raw.items or ()]
         return Page(nodes, raw.metadata.resource_version or "", 0)
 
     def read(item: msgspec.Raw) -> tuple[NodeInfo, str]:
         raw = single.decode(item)
-        return node_info(raw, rules, warn), (raw.metadata or _NO_META).resource_version or ""
+        return node_info(raw, rules, once.about(raw.metadata)), (raw.metadata or _NO_META).resource_version or ""
 
     codec = Codec(page, read, NodeSeen, lambda meta: NodeGone(meta.name or ""), NodesListed)
     return Kind("nodes", "", codec, warn)
@@ -179,16 +180,16 @@ def node_kind(rules: GpuRules, warn: Warn) -> Kind[NodeInfo]:
 
 def pod_kind(rules: GpuRules, warn: Warn) -> Kind[PodInfo]:
     """Return how pods are followed: the unfinished ones. One that finishes comes as DELETED, and lets go at once."""
-    pages, single = msgspec.json.Decoder(RawPodList), msgspec.json.Decoder(RawPod)
+    pages, single, once = msgspec.json.Decoder(RawPodList), msgspec.json.Decoder(RawPod), Once(warn)
 
     def page(body: bytes) -> Page[PodInfo]:
         raw = pages.decode(body)
-        pods = [pod_info(item, rules, warn) for item in raw.items or ()]
+        pods = [pod_info(item, rules, once.about(item.metadata)) for item in raw.items or ()]
         return Page(pods, raw.metadata.resource_version or "", 0)
 
     def read(item: msgspec.Raw) -> tuple[PodInfo, str]:
         raw = single.decode(item)
-        return pod_info(raw, rules, warn), (raw.metadata or _NO_META).resource_version or ""
+        return pod_info(raw, rules, once.about(raw.metadata)), (raw.metadata or _NO_META).resource_version or ""
 
     codec = Codec(page, read, PodSeen, lambda meta: PodGone(_uid(meta)), PodsListed)
     return Kind("pods", "status.phase!=Succeeded,status.phase!=Failed", codec, warn)
