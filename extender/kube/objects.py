@@ -25,9 +25,10 @@ from extender.kube.raw import (
     UnreadList,
 )
 from extender.packing.types import NodeInfo, PodInfo
+from extender.textvalues import shallow
 
 T = TypeVar("T")
-R = TypeVar("R", RawNode, RawPod)
+R = TypeVar("R")
 
 _NO_META: Final = RawMeta()
 _EVENT: Final = msgspec.json.Decoder(RawEvent)
@@ -86,10 +87,7 @@ class Kind(Generic[T]):
         Raises:
             msgspec.MsgspecError: when it is no list at all.
         """
-        try:
-            return self._codec.page(body)
-        except msgspec.ValidationError:
-            return self._page_one_by_one(body)
+        return _read(self._page, body)
 
     def more(self, body: bytes) -> str:
         """Return the token of the page after this one, "" for the last; the objects are not read.
@@ -97,12 +95,7 @@ class Kind(Generic[T]):
         Raises:
             msgspec.MsgspecError: when it is no list at all.
         """
-        # Go writes a list's metadata before its items: a head of a few hundred bytes instead of megabytes.
-        head = body[: body.find(_ITEMS)].rstrip(b", ")
-        try:
-            return _HEAD.decode(head + b"}").metadata.more or ""
-        except msgspec.MsgspecError:
-            return _HEAD.decode(body).metadata.more or ""
+        return _read(_more, body)
 
     def listed(self, objects: list[T]) -> Change:
         """Return the change that a complete list is."""
@@ -114,6 +107,15 @@ class Kind(Generic[T]):
         Raises:
             msgspec.MsgspecError: when it is no event at all.
         """
+        return _read(self._event, line)
+
+    def _page(self, body: bytes) -> Page[T]:
+        try:
+            return self._codec.page(body)
+        except msgspec.ValidationError:
+            return self._page_one_by_one(body)
+
+    def _event(self, line: bytes) -> Event:
         event = _EVENT.decode(line)
         if event.type == "ERROR":
             return Event(event.type, "", error=_STATUS.decode(event.object))
@@ -193,6 +195,23 @@ def pod_kind(rules: GpuRules, warn: Warn) -> Kind[PodInfo]:
 
     codec = Codec(page, read, PodSeen, lambda meta: PodGone(_uid(meta)), PodsListed)
     return Kind("pods", "status.phase!=Succeeded,status.phase!=Failed", codec, warn)
+
+
+def _read(read: Callable[[bytes], R], text: bytes) -> R:
+    """Read a text; one that is nested so deep that no decoder gets through loses what is nested so, and no more."""
+    try:
+        return read(text)
+    except RecursionError:
+        return read(shallow(text))
+
+
+def _more(body: bytes) -> str:
+    # Go writes a list's metadata before its items: a head of a few hundred bytes instead of megabytes.
+    head = body[: body.find(_ITEMS)].rstrip(b", ")
+    try:
+        return _HEAD.decode(head + b"}").metadata.more or ""
+    except msgspec.MsgspecError:
+        return _HEAD.decode(body).metadata.more or ""
 
 
 def _uid(meta: RawMeta) -> str:
