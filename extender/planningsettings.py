@@ -40,8 +40,8 @@ class PlanningSettings(Section):
         ge=0.1,
         le=600,
         description="Seconds after which the child is killed and started anew, counted from when it is ready. Quotas "
-        "that fall due while a queue is planned wait for it so long at most, and are then solved first. 10: several "
-        "times what the largest clusters take.",
+        "that fall due while a queue is planned wait so long at most, and for the start of the next child if this one "
+        "is killed; then they are solved first. 10: several times what the largest clusters take.",
     )
     stale_seconds: float = Field(
         60.0,
