@@ -16,10 +16,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Final
 
+from extender.churn import Job
 from extender.packing.gpu import GpuModel, GpuRequest
 from extender.packing.selectors import NO_CONSTRAINTS, NodeConstraints, Operator, Requirement, Term
 from extender.packing.types import NodeInfo, PodInfo
-from extender.simulate import Job
 
 GPU: Final = "nvidia.com/gpu"
 SPOT_FOLDER: Final = "alibaba-spot-gpu-v2026"

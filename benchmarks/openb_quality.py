@@ -25,6 +25,8 @@ from benchmarks.openb import GPU, Trace, Workload
 from benchmarks.openb_tables import BOUND
 from benchmarks.shared_gpus import Devices, PublishedFgd, SharedGpuExtender
 from extender import intree
+from extender.churn import NO_BACK_OFF, BackOff, Churn
+from extender.heldnodes import HeldNodes
 from extender.packing import bound, bound_problem
 from extender.packing.framework import Policy
 from extender.packing.policies import REGISTRY
@@ -32,7 +34,7 @@ from extender.packing.policies.hole_aware import HoleAware, Weights
 from extender.packing.policies.planned import Planned
 from extender.packing.snapshot import Snapshot
 from extender.packing.types import PodInfo
-from extender.simulate import Churn, KubeScheduler, Placement, PolicyExtender, SchedulerConfig, schedule_all
+from extender.simulate import KubeScheduler, Placement, PolicyExtender, SchedulerConfig, schedule_all
 
 RESULTS: Final = Path(__file__).parent / "results" / "openb.json"
 SAMPLE: Final = Path(__file__).parent / "data" / "openb-sample"
@@ -81,6 +83,10 @@ ABLATIONS: Final[Mapping[str, Callable[[], Policy]]] = {
     "planned, quotas under departures too": lambda: Planned(filling=2.0),
     "planned, quotas solved every 50 placements": Planned,
 }
+BACK_OFF: Final = ", with back-off"
+"""After a policy's name: what waits is retried as by kube-scheduler. Holds mean nothing but where large pods sit in
+their back-off, so this is what a policy with them is to be compared with."""
+HOLDS: Final = ", with back-off and holds"
 EVERY: Final = {"planned, quotas solved every 50 placements": 50}
 
 
@@ -101,8 +107,8 @@ class Run:
     every: int = 1
 
 
-def scheduler(run: Run, workload: Workload) -> KubeScheduler:
-    """Return the simulated scheduler that stands for a row of the table."""
+def scheduler(run: Run, workload: Workload, held: HeldNodes | None = None) -> KubeScheduler:
+    """Return the simulated scheduler that stands for a row of the table; `held` is what our filter keeps back."""
     snapshot, config = Snapshot.of(workload.nodes), SchedulerConfig(seed=run.seed)
     if run.policy == quality.POOLED:
         return KubeScheduler(Snapshot.of(openb.pooled(workload.nodes)), None, config)
@@ -115,9 +121,9 @@ def scheduler(run: Run, workload: Workload) -> KubeScheduler:
     if run.policy in (FGD, FGD_RANDOM_TIES):
         policy = PublishedFgd.of(workload, devices, snapshot.table)
     else:
-        policy = (ABLATIONS.get(run.policy) or REGISTRY[run.policy])()
+        policy = (ABLATIONS.get(run.policy) or REGISTRY[run.policy.partition(BACK_OFF)[0]])()
     by_device = SharedGpuExtender(policy, devices, snapshot.table)
-    extender = by_device if workload.by_device else PolicyExtender(policy)
+    extender = by_device if workload.by_device else PolicyExtender(policy, held=held)
     if isinstance(policy, Planned):
         return DecisiveReplanning(snapshot, extender, config, policy, every=EVERY.get(run.policy, 10))
     return (RandomTies if run.policy == FGD_RANDOM_TIES else DecisiveScheduler)(snapshot, extender, config)
@@ -170,7 +176,9 @@ def churn(run: Run) -> dict[str, float]:
     """Let jobs come and go; return mean waits in seconds after the warm-up."""
     workload = workload_of(run)
     jobs = list(openb.jobs(workload, Trace(run.data).lifetimes(), run.seed, LOAD, run.jobs))
-    waits = Churn(scheduler(run, workload)).run(jobs)
+    held = HeldNodes() if run.policy.endswith(HOLDS) else None
+    back_off = BackOff() if BACK_OFF in run.policy else NO_BACK_OFF
+    waits = Churn(scheduler(run, workload, held), back_off, held).run(jobs)
     measured = [waits[job.pod.uid] for job in jobs[int(WARM_UP_SHARE * len(jobs)) :]]
     large = [w.seconds for w in measured if w.pod.gpu.count == quality.LARGEST]
     return {
@@ -226,7 +234,8 @@ def plan(options: argparse.Namespace) -> Iterator[Run]:
             yield Run(kind, name, policy, seed, options.data)
     for seed in range(options.first_seed, options.first_seed + options.churn_seeds):
         for name in CHURNED:
-            for policy in (*COMPARED, *UNAIDED, quality.POOLED, "planned, quotas under departures too"):
+            others = ("planned, quotas under departures too", f"planned{BACK_OFF}", f"planned{HOLDS}")
+            for policy in (*COMPARED, *UNAIDED, quality.POOLED, *others):
                 yield Run("churn", name, policy, seed, options.data, jobs=options.jobs, every=4)
 
 

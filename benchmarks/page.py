@@ -89,6 +89,8 @@ and solves its quotas every ten placements. The proven bound knows all pods in a
 of these pods uses more GPUs. Seeds 5000 and up; settings were chosen on seeds below 1000. Mean, smallest and largest.
 
 *churn*: a quarter of the nodes, Poisson arrivals at a load of 0.95, lifetimes of the trace; mean waits over the seeds.
+What waits is retried as soon as a pod leaves; *with back-off* as kube-scheduler does it, 1 to 10 s after the last
+attempt; *and holds*: nodes are held meanwhile for larger pods ([holds.md](holds.md)).
 Waits have heavy tails: rank, do not quote decimals. *mix shifts half-way*: gpuspec33 first, multigpu50 then.
 """
 

@@ -25,13 +25,14 @@ from typing import Any, Final, TypeVar
 from benchmarks import workloads
 from benchmarks.workloads import Scenario
 from extender import intree
+from extender.churn import Churn
 from extender.packing.policies import REGISTRY
 from extender.packing.policies.planned import Planned
 from extender.packing.resources import PODS
 from extender.packing.snapshot import Snapshot
 from extender.packing.types import NodeInfo
 from extender.replanning import Replanning
-from extender.simulate import Churn, KubeScheduler, PolicyExtender, SchedulerConfig, schedule_all
+from extender.simulate import KubeScheduler, PolicyExtender, SchedulerConfig, schedule_all
 
 R = TypeVar("R")
 

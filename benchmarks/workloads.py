@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from extender import synthetic
+from extender.churn import Job
 from extender.kube.convert import node_info, pod_info
 from extender.kube.gpurules import GpuRules
 from extender.kube.raw import raw_node, raw_pod
 from extender.packing.types import NodeInfo, PodInfo
-from extender.simulate import Job
 from extender.synthetic import ClusterSpec, Workload
 
 SIZES = (1, 2, 4, 8)

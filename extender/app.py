@@ -180,7 +180,8 @@ def _assemble(
     )
     offered = binder if config.verbs.bind else None
     wait = 0.0 if live is None else config.verbs.refusal_wait_seconds
-    reader = Reader(GpuRules.of(config.gpus), _LOG.info)
+    # What the pods of a live cluster say that we cannot use is told when the watch shows them.
+    reader = Reader(GpuRules.of(config.gpus), _LOG.warning if live is None else _LOG.debug)
     verbs = VerbService(cache, reader, settings, metrics, offered, refusal_wait_seconds=wait)
     readiness = Readiness(cache, lambda: "" if live is None else live.trouble)
     server = config.server

@@ -22,11 +22,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Final, TypeVar
+from typing import Final
 
 from extender.books import Books, is_placed
 from extender.changes import Change, NodeGone, NodeSeen, NodesListed, PodGone, PodSeen, PodsListed
@@ -35,12 +34,11 @@ from extender.packing.guidance import Guidance
 from extender.packing.holds import HoldRules, Holds
 from extender.packing.snapshot import Snapshot
 from extender.packing.types import NodeInfo, PodInfo
-
-K = TypeVar("K")
-V = TypeVar("V")
+from extender.recent import Recent
 
 # Pods that filter has seen and a dump does not hold, for the bind that follows within seconds.
 _SEEN_LIMIT: Final = 4096
+_SEEN_LIMIT_BYTES: Final = 2**25
 
 
 def _forget(_: PodInfo) -> None:
@@ -105,7 +103,7 @@ class Cache:
         self._books = Books()
         # A lock of its own, taken inside the other if both: filter must not wait for a batch of changes to be applied.
         self._seen_lock = threading.Lock()
-        self._seen: OrderedDict[str, PodInfo] = OrderedDict()
+        self._seen: Recent[str, PodInfo] = Recent(_SEEN_LIMIT, _SEEN_LIMIT_BYTES)
         self._next_deadline = Ledger().next_deadline
         self._view = View(Snapshot.of(()))
 
@@ -185,7 +183,7 @@ class Cache:
     def remember(self, pod: PodInfo) -> None:
         """Note a pod that a request showed: a bind may come before the watch (or a file) shows it."""
         with self._seen_lock:
-            _put(self._seen, pod.uid, pod, _SEEN_LIMIT)
+            self._seen.put(pod.uid, pod, pod.size_bytes)
 
     def bind(self, uid: str, namespace: str, name: str, node: str, record: Callable[[PodInfo], None] = _forget) -> str:
         """Bind a pod of an embedded cluster at once, as `POST pods/NAME/binding` would; return "" or why not.
@@ -262,7 +260,7 @@ class Cache:
         over += [uid for uid in ledger.lines if self._books.was_removed(uid)]
         with self._seen_lock:
             for uid in over:
-                self._seen.pop(uid, None)
+                self._seen.pop(uid)
         holds = self._view.holds
         if snapshot is not self.snapshot:
             holds = holds.renewed(snapshot, self._clock(), self._hold_rules)
@@ -311,10 +309,3 @@ def _binding_fault(snapshot: Snapshot, pod: PodInfo, node: str) -> str:
     wanted = ((pod.gpu.resource, pod.gpu.count), *pod.gpu.others)
     short = [name for name, count in wanted if count > int(snapshot.free_of(name)[row])]
     return f"node {node}: Insufficient {', '.join(short)}" if short else ""
-
-
-def _put(memory: OrderedDict[K, V], key: K, value: V, limit: int) -> None:
-    memory[key] = value
-    memory.move_to_end(key)
-    if len(memory) > limit:
-        memory.popitem(last=False)

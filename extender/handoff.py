@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +16,7 @@ from extender.cache import View
 from extender.packing.framework import Rows
 from extender.packing.table import NodeTable
 from extender.packing.types import PodInfo
+from extender.recent import Recent
 from extender.wire import PrioritizeAnswer
 
 # Each scheduler has one pod between the two calls; retries and several schedulers want a few more.
@@ -70,15 +70,12 @@ class HandOff:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._lines: OrderedDict[str, Line] = OrderedDict()
+        self._lines: Recent[str, Line] = Recent(_LIMIT, _LIMIT_BYTES)
 
     def put(self, uid: str, line: Line) -> None:
         """Note a pod's line, in place of its former one; the oldest lines make room, and too long a one is dropped."""
         with self._lock:
-            self._lines[uid] = line
-            self._lines.move_to_end(uid)
-            while len(self._lines) > _LIMIT or sum(kept.size_bytes for kept in self._lines.values()) > _LIMIT_BYTES:
-                self._lines.popitem(last=False)
+            self._lines.put(uid, line, line.size_bytes)
 
     def find(self, uid: str, names_json: bytes, table: NodeTable) -> Line | None:
         """Return the pod's line if it is about these names and this table."""

@@ -39,8 +39,9 @@ class PlanningSettings(Section):
         10.0,
         ge=0.1,
         le=600,
-        description="Seconds after which the child is killed and started anew. 10: several times what the largest "
-        "clusters take, the start of the child included.",
+        description="Seconds after which the child is killed and started anew, counted from when it is ready. Quotas "
+        "that fall due while a queue is planned wait so long at most, and for the start of the next child if this one "
+        "is killed; then they are solved first. 10: several times what the largest clusters take.",
     )
     stale_seconds: float = Field(
         60.0,

@@ -7,7 +7,6 @@ a seed. Not simulated: preemption, affinity between pods, spread, volumes.
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,11 +15,10 @@ from typing import Final, Protocol
 import numpy as np
 
 from extender import intree
+from extender.heldnodes import HeldNodes
 from extender.packing.fit import Verdicts, filter_nodes
 from extender.packing.framework import Policy, Rows, Scores, run_score
 from extender.packing.gangs import Gang, GangKey, gang_key, gangs_of, waiting_text
-from extender.packing.mix import PodClass
-from extender.packing.problem import queue_order
 from extender.packing.snapshot import Snapshot
 from extender.packing.types import Phase, PodInfo
 
@@ -52,13 +50,14 @@ class Extender(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PolicyExtender:
-    """Our Score in-process: the in-tree filters have already decided what fits."""
+    """Our Score in-process: the in-tree filters have already decided what fits; nodes are held where `held` says so."""
 
     policy: Policy
+    held: HeldNodes | None = field(default=None, kw_only=True)
 
-    def filter(self, snapshot: Snapshot, pod: PodInfo, rows: Rows) -> Rows:  # noqa: ARG002 - the protocol's signature
-        """Keep every row."""
-        return rows
+    def filter(self, snapshot: Snapshot, pod: PodInfo, rows: Rows) -> Rows:
+        """Keep every row that is not held for a larger pod."""
+        return rows if self.held is None else self.held.free_to_take(snapshot, pod, rows)
 
     def prioritize(self, snapshot: Snapshot, pod: PodInfo, rows: Rows) -> Scores:
         """Score by the policy."""
@@ -87,11 +86,16 @@ class SchedulerConfig:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a pod went: ``node`` is None when it found none, and ``reason`` says why."""
+    """Where a pod went: ``node`` is None when it found none, and ``reason`` says why.
+
+    Attributes:
+        offered: the nodes that the extender refused, all of them; 0 when it was not asked or left some.
+    """
 
     pod: PodInfo
     node: str | None
     reason: str = ""
+    offered: int = 0
 
 
 def nodes_to_find(nodes: int, percentage: int) -> int:
@@ -135,11 +139,11 @@ class KubeScheduler:
 
     def _cycle(self, pod: PodInfo) -> Placement:
         verdicts = filter_nodes(self.snapshot, pod)
-        rows = self._sample(np.flatnonzero(verdicts.fits))
+        offered = rows = self._sample(np.flatnonzero(verdicts.fits))
         if len(rows) and self.extender is not None:
             rows = self.extender.filter(self.snapshot, pod, rows)
         if not len(rows):
-            return Placement(pod, None, unschedulable_text(verdicts))
+            return Placement(pod, None, unschedulable_text(verdicts), len(offered))
         return self._assume(pod, self._choose(pod, rows))
 
     def remove(self, pod: PodInfo) -> None:
@@ -214,67 +218,3 @@ def _arrive(
         return [scheduler.schedule(pod)]
     key = gang_key(pod.group)
     return scheduler.schedule_gang(gangs[key]) if last[key] == pod.uid else []
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A pod with a life: it arrives, waits, runs for ``duration_seconds``, and leaves."""
-
-    arrival_seconds: float
-    duration_seconds: float
-    pod: PodInfo
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """How long a job waited; ``seconds`` counts up to the end of the simulation for one that never started."""
-
-    pod: PodInfo
-    seconds: float
-    started: bool
-
-
-@dataclass
-class Churn:
-    """Jobs that come and go over simulated time; the waiting ones are retried in queue order whenever a pod leaves."""
-
-    scheduler: KubeScheduler
-    _waiting: dict[str, Job] = field(default_factory=dict)
-    _ends: list[tuple[float, str, PodInfo]] = field(default_factory=list)
-    waits: dict[str, Wait] = field(default_factory=dict)
-
-    def run(self, jobs: Iterable[Job]) -> Mapping[str, Wait]:
-        """Run all jobs from the first arrival to the last; return the wait of each by pod uid."""
-        now = 0.0
-        for job in jobs:
-            self._finish_until(job.arrival_seconds)
-            now = job.arrival_seconds
-            self._waiting[job.pod.uid] = job
-            self.scheduler.snapshot = self.scheduler.snapshot.with_pod(job.pod)
-            self._try(job, now)
-        for job in self._waiting.values():
-            self.waits[job.pod.uid] = Wait(job.pod, now - job.arrival_seconds, started=False)
-        return self.waits
-
-    def _finish_until(self, now: float) -> None:
-        while self._ends and self._ends[0][0] <= now:
-            end, _, pod = heapq.heappop(self._ends)
-            self.scheduler.remove(pod)
-            self._retry(end)
-
-    def _retry(self, now: float) -> None:
-        """Try the waiting pods in order; one of a class that has just failed fails too, so it is not asked again."""
-        failed: set[PodClass] = set()
-        for job in sorted(self._waiting.values(), key=lambda job: queue_order(job.pod)):
-            key = PodClass.of(job.pod)
-            if key not in failed and not self._try(job, now):
-                failed.add(key)
-
-    def _try(self, job: Job, now: float) -> bool:
-        placement = self.scheduler.schedule(job.pod)
-        if placement.node is None:
-            return False
-        del self._waiting[job.pod.uid]
-        self.waits[job.pod.uid] = Wait(placement.pod, now - job.arrival_seconds, started=True)
-        heapq.heappush(self._ends, (now + job.duration_seconds, job.pod.uid, placement.pod))
-        return True

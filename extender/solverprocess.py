@@ -5,6 +5,8 @@ third of a second to import (docs/background.md, "Cost"): beside the requests it
 it is not. Jobs and results are pickled through a socket pair that nobody else can open.
 
     solve(job) --pickle--> [child: entry(job)] --pickle--> result        a timer kills the child at the deadline
+
+The deadline counts from when the child is ready: how long its imports take says nothing about a job.
 """
 
 from __future__ import annotations
@@ -59,9 +61,10 @@ class SolverProcess(Generic[J, R]):
     The child is started by the first job, ends with `close` or with this process, and takes no signal from a terminal.
     """
 
-    def __init__(self, entry: str) -> None:
-        """Prepare; nothing is started yet."""
+    def __init__(self, entry: str, *, start_seconds: float = 60.0) -> None:
+        """Prepare; nothing is started yet. A child that is not ready after `start_seconds` is given up."""
         self._entry = entry
+        self._start_seconds = start_seconds
         self._child: _Child | None = None
         self._closed = False
         self.starts = 0
@@ -72,11 +75,11 @@ class SolverProcess(Generic[J, R]):
         return None if self._child is None else self._child.process.pid
 
     def solve(self, job: J, deadline_seconds: float) -> R:
-        """Return what the entry returns for a job.
+        """Return what the entry returns for a job; the deadline counts from when the child is ready.
 
         Raises:
-            SolverError: when there is no result in time, or the child has failed; it is started again by the next job
-                unless it only said that this job cannot be done.
+            SolverError: when the child is not ready or there is no result in time, or the child has failed; it is
+                started again by the next job unless it only said that this job cannot be done.
         """
         if self._closed:
             raise SolverError("closed")
@@ -125,8 +128,16 @@ class SolverProcess(Generic[J, R]):
                 start_new_session=True,  # Ctrl-C at a terminal is for the parent, which ends the child
             )
         self.starts += 1
-        self._child = _Child(process, ours)
-        return self._child
+        child = self._child = _Child(process, ours)
+        try:
+            ready = ours.poll(self._start_seconds) and ours.recv()
+        except (EOFError, OSError) as error:
+            self._drop()
+            raise SolverError(f"the process ended: {error!r}") from error
+        if not ready:
+            self._drop()
+            raise SolverError(f"not ready within {self._start_seconds:g} s")
+        return child
 
     def _drop(self) -> None:
         child, self._child = self._child, None
@@ -147,6 +158,8 @@ def main(entry: str, descriptor: str) -> None:
     module, _, name = entry.partition(":")
     solve: Callable[[object], object] = getattr(importlib.import_module(module), name)
     with Connection(int(descriptor)) as connection:
+        with suppress(BrokenPipeError):
+            connection.send(True)  # noqa: FBT003 - ready
         while True:
             try:
                 job = connection.recv()

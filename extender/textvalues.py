@@ -81,6 +81,30 @@ def json_float(digits: str) -> float | str:
     return value if math.isfinite(value) else digits
 
 
+# What counts of JSON for how deep something is nested. Texts as a whole, lest a bracket in one be taken for one.
+_BRACKETS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[{\]}]', re.DOTALL)
+_DEEPEST: Final = 100
+_TOO_DEEP: Final = b'"nested too deep"'
+
+
+def shallow(raw: bytes) -> bytes:
+    """Return JSON with a text in place of each array and object that is nested deeper than any field of the API.
+
+    Decoders recurse, on what they skip as well: one object nested a thousand times makes all around it unreadable.
+    """
+    kept, begin, depth = [], 0, 0
+    for token in _BRACKETS.finditer(raw):
+        if token[0] in {b"[", b"{"}:
+            depth += 1
+            if depth == _DEEPEST + 1:
+                kept += [raw[begin : token.start()], _TOO_DEEP]
+        elif token[0] in {b"]", b"}"}:
+            if depth == _DEEPEST + 1:
+                begin = token.end()
+            depth -= 1
+    return b"".join(kept) if depth > _DEEPEST else b"".join([*kept, raw[begin:]])
+
+
 # An escape of JSON: a surrogate pair, half of one, or any other (lest `\\ud800` be taken for the second).
 _ESCAPES: Final = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL

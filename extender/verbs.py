@@ -21,7 +21,7 @@ from extender.packing.resources import PODS, minus
 from extender.packing.snapshot import Snapshot
 from extender.packing.table import Codes, NodeTable
 from extender.packing.types import PodInfo
-from extender.packing.victims import victims_on
+from extender.packing.victims import eviction_helps, victims_on
 from extender.wire import (
     UNKNOWN_ROW,
     Failure,
@@ -103,7 +103,7 @@ def filter_candidates(view: View, question: Question, settings: VerbSettings) ->
             contradictions = int(np.isin(codes, contradicted).sum())
             return FilterAnswer.failed(_out_of_date(contradictions, len(rows), text), unsure=True)
         held = int(np.count_nonzero(codes == len(reasons) - 1))
-        if not known or held:
+        if (not known or held) and not _preemption_helps(view.snapshot, question.pod, rows, reasons, codes):
             return FilterAnswer.failed(_only_time_helps(rows, held), unsure=not known)
     failures = tuple(
         _failure(reasons[code], np.flatnonzero(codes == code)) for code in np.unique(codes[~stays]).tolist()
@@ -140,6 +140,16 @@ def _judged(view: View, pod: PodInfo, rows: Rows, settings: VerbSettings) -> tup
         free_to_take = np.array([settings.keeps(reason) for reason in (*verdicts.reasons, NOT_KNOWN)])[codes]
         codes[free_to_take & view.holds.blocked(snapshot, pod, rows)] = len(verdicts.reasons) + 1
     return (*verdicts.reasons, NOT_KNOWN, HELD), codes
+
+
+def _preemption_helps(snapshot: Snapshot, pod: PodInfo, rows: Rows, reasons: tuple[Reason, ...], codes: Codes) -> bool:
+    """Tell whether pods could be evicted for this one from a candidate that we refuse because it is full.
+
+    kube-scheduler tries that after FailedNodes and never after an Error. What it did not offer does not count: where
+    holds alone refuse what it did offer, only time has to pass (docs/holds.md).
+    """
+    full = np.array([reason.cause is Cause.RESOURCES and reason.resolvable for reason in reasons], dtype=np.bool_)
+    return pod.may_preempt and eviction_helps(snapshot, pod, rows[full[codes]].tolist())
 
 
 def _only_time_helps(rows: Rows, held: int) -> str:

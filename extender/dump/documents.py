@@ -19,7 +19,7 @@ import yaml
 from extender.dump.yamlvalues import load_values
 from extender.errors import DumpError
 from extender.printable import shortened
-from extender.textvalues import json_float, json_integer, mended, read_json
+from extender.textvalues import json_float, json_integer, mended, read_json, shallow
 
 T = TypeVar("T")
 
@@ -184,8 +184,19 @@ def _utf8(source: str, data: bytes) -> bytes:
 
 def _json(source: str, text: bytes) -> list[Any]:
     try:
+        return _json_values(source, text)
+    except RecursionError as error:
+        # One object of thousands is to blame, and hardly by a field that anybody reads.
+        try:
+            return _json_values(source, shallow(text))
+        except DumpError:
+            raise DumpError(f"{source}: not readable as JSON: nested too deep") from error
+
+
+def _json_values(source: str, text: bytes) -> list[Any]:
+    try:
         return [msgspec.json.decode(text, type=msgspec.Raw)]
-    except (msgspec.DecodeError, RecursionError):
+    except msgspec.DecodeError:
         return list(_json_stream(source, mended(text).decode()))
 
 
@@ -200,8 +211,6 @@ def _json_stream(source: str, text: str) -> Iterator[Any]:
             raise DumpError(
                 f"{source}: not readable as JSON: line {error.lineno}, column {error.colno}: {error.msg}"
             ) from error
-        except RecursionError as error:
-            raise DumpError(f"{source}: not readable as JSON: nested too deep") from error
         yield value
         at = _after_blanks(text, at)
 

@@ -11,6 +11,7 @@ import msgspec
 from extender.changes import Change, NodeGone, NodeSeen, NodesListed, PodGone, PodSeen, PodsListed
 from extender.kube.convert import DEFAULT_NAMESPACE, Warn, node_info, pod_info
 from extender.kube.gpurules import GpuRules
+from extender.kube.once import Once
 from extender.kube.raw import (
     Named,
     RawEvent,
@@ -24,9 +25,10 @@ from extender.kube.raw import (
     UnreadList,
 )
 from extender.packing.types import NodeInfo, PodInfo
+from extender.textvalues import shallow
 
 T = TypeVar("T")
-R = TypeVar("R", RawNode, RawPod)
+R = TypeVar("R")
 
 _NO_META: Final = RawMeta()
 _EVENT: Final = msgspec.json.Decoder(RawEvent)
@@ -85,10 +87,7 @@ class Kind(Generic[T]):
         Raises:
             msgspec.MsgspecError: when it is no list at all.
         """
-        try:
-            return self._codec.page(body)
-        except msgspec.ValidationError:
-            return self._page_one_by_one(body)
+        return _read(self._page, body)
 
     def more(self, body: bytes) -> str:
         """Return the token of the page after this one, "" for the last; the objects are not read.
@@ -96,12 +95,7 @@ class Kind(Generic[T]):
         Raises:
             msgspec.MsgspecError: when it is no list at all.
         """
-        # Go writes a list's metadata before its items: a head of a few hundred bytes instead of megabytes.
-        head = body[: body.find(_ITEMS)].rstrip(b", ")
-        try:
-            return _HEAD.decode(head + b"}").metadata.more or ""
-        except msgspec.MsgspecError:
-            return _HEAD.decode(body).metadata.more or ""
+        return _read(_more, body)
 
     def listed(self, objects: list[T]) -> Change:
         """Return the change that a complete list is."""
@@ -113,6 +107,15 @@ class Kind(Generic[T]):
         Raises:
             msgspec.MsgspecError: when it is no event at all.
         """
+        return _read(self._event, line)
+
+    def _page(self, body: bytes) -> Page[T]:
+        try:
+            return self._codec.page(body)
+        except msgspec.ValidationError:
+            return self._page_one_by_one(body)
+
+    def _event(self, line: bytes) -> Event:
         event = _EVENT.decode(line)
         if event.type == "ERROR":
             return Event(event.type, "", error=_STATUS.decode(event.object))
@@ -162,16 +165,16 @@ class Codec(Generic[T]):
 
 def node_kind(rules: GpuRules, warn: Warn) -> Kind[NodeInfo]:
     """Return how nodes are followed."""
-    pages, single = msgspec.json.Decoder(RawNodeList), msgspec.json.Decoder(RawNode)
+    pages, single, once = msgspec.json.Decoder(RawNodeList), msgspec.json.Decoder(RawNode), Once(warn)
 
     def page(body: bytes) -> Page[NodeInfo]:
         raw = pages.decode(body)
-        nodes = [node_info(item, rules, warn) for item in raw.items or ()]
+        nodes = [node_info(item, rules, once.about(item.metadata)) for item in raw.items or ()]
         return Page(nodes, raw.metadata.resource_version or "", 0)
 
     def read(item: msgspec.Raw) -> tuple[NodeInfo, str]:
         raw = single.decode(item)
-        return node_info(raw, rules, warn), (raw.metadata or _NO_META).resource_version or ""
+        return node_info(raw, rules, once.about(raw.metadata)), (raw.metadata or _NO_META).resource_version or ""
 
     codec = Codec(page, read, NodeSeen, lambda meta: NodeGone(meta.name or ""), NodesListed)
     return Kind("nodes", "", codec, warn)
@@ -179,19 +182,36 @@ def node_kind(rules: GpuRules, warn: Warn) -> Kind[NodeInfo]:
 
 def pod_kind(rules: GpuRules, warn: Warn) -> Kind[PodInfo]:
     """Return how pods are followed: the unfinished ones. One that finishes comes as DELETED, and lets go at once."""
-    pages, single = msgspec.json.Decoder(RawPodList), msgspec.json.Decoder(RawPod)
+    pages, single, once = msgspec.json.Decoder(RawPodList), msgspec.json.Decoder(RawPod), Once(warn)
 
     def page(body: bytes) -> Page[PodInfo]:
         raw = pages.decode(body)
-        pods = [pod_info(item, rules, warn) for item in raw.items or ()]
+        pods = [pod_info(item, rules, once.about(item.metadata)) for item in raw.items or ()]
         return Page(pods, raw.metadata.resource_version or "", 0)
 
     def read(item: msgspec.Raw) -> tuple[PodInfo, str]:
         raw = single.decode(item)
-        return pod_info(raw, rules, warn), (raw.metadata or _NO_META).resource_version or ""
+        return pod_info(raw, rules, once.about(raw.metadata)), (raw.metadata or _NO_META).resource_version or ""
 
     codec = Codec(page, read, PodSeen, lambda meta: PodGone(_uid(meta)), PodsListed)
     return Kind("pods", "status.phase!=Succeeded,status.phase!=Failed", codec, warn)
+
+
+def _read(read: Callable[[bytes], R], text: bytes) -> R:
+    """Read a text; one that is nested so deep that no decoder gets through loses what is nested so, and no more."""
+    try:
+        return read(text)
+    except RecursionError:
+        return read(shallow(text))
+
+
+def _more(body: bytes) -> str:
+    # Go writes a list's metadata before its items: a head of a few hundred bytes instead of megabytes.
+    head = body[: body.find(_ITEMS)].rstrip(b", ")
+    try:
+        return _HEAD.decode(head + b"}").metadata.more or ""
+    except msgspec.MsgspecError:
+        return _HEAD.decode(body).metadata.more or ""
 
 
 def _uid(meta: RawMeta) -> str:

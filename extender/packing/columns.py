@@ -20,15 +20,18 @@ from typing import Final
 import numpy as np
 from ortools.linear_solver import pywraplp
 
-from extender.packing.patterns import Patterns, States
+from extender.packing.patterns import MAX_PATTERNS, Patterns, States
 from extender.packing.problem import Goal, Level
 from extender.packing.reduction import Bundle, Reduction
+from extender.packing.resources import MAX_AMOUNT
 from extender.packing.table import IntMatrix
 
 Column = tuple[int, int]
 """(state, pattern)."""
 
 SCALE: Final = 1 << 20
+# Times the pods of the largest pattern still within 64 bits. Any prices prove a bound, so these may be cut off.
+_MOST_PRICE: Final = MAX_AMOUNT // (2 * MAX_PATTERNS)
 _WORTH_ADDING: Final = 1e-6
 MAX_ROUNDS: Final = 60
 
@@ -142,13 +145,14 @@ class PriceProblem:
         """Return the prices int64 [type, shape] and the multipliers, times SCALE; never negative."""
         prices = np.zeros((self._reduction.types, len(self._patterns.shapes.up)), dtype=np.int64)
         for (kind, shape), link in self._links.items():
-            prices[kind, shape] = max(0, round(link.dual_value() * SCALE))
+            prices[kind, shape] = max(0, min(_MOST_PRICE, round(link.dual_value() * SCALE)))
         return prices, [max(0, round(-floor.dual_value() * SCALE)) for floor in self._floors]
 
     def _bound(self, prices: IntMatrix, multipliers: list[int]) -> int:
         loose = self._patterns.loose
-        best = np.where(loose.fits, self._pattern_worth(loose, prices), 0).max(axis=1)
-        total = int((np.maximum(best, 0) * loose.sizes).sum())
+        # From here on Python's integers: the worth of one node fits into 64 bits, that of thousands may not.
+        best: list[int] = np.where(loose.fits, self._pattern_worth(loose, prices), 0).max(axis=1).tolist()
+        total = sum(max(0, worth) * len(rows) for worth, rows in zip(best, loose.rows, strict=True))
         total += sum(self._gains(prices, multipliers))
         total -= sum(m * value for m, (_, value) in zip(multipliers, self._fixed, strict=True))
         return total

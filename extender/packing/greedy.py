@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from extender.packing.problem import Layout, PackingProblem, QueueClass
+from extender.packing.resources import countable
 from extender.packing.table import BoolVector, IntMatrix, IntVector
 
 
@@ -39,7 +40,7 @@ class Fill:
         """Place pods of a class on a row; a negative count takes them away."""
         group = self.problem.classes[at]
         self.free[:, row] -= np.array(group.requests, dtype=np.int64) * count
-        self.taken[row] += group.gpus * group.whole * count
+        self.taken[row] += countable(group.gpus) * group.whole * count
         left = self.placed[at].get(row, 0) + count
         if left:
             self.placed[at][row] = left

@@ -16,6 +16,7 @@ import numpy as np
 
 from extender.packing.problem import Layout, QueueClass
 from extender.packing.reduction import Reduction
+from extender.packing.resources import plus, times
 from extender.packing.table import BoolVector, IntMatrix, IntVector
 
 MAX_PROFILES: Final = 4
@@ -130,9 +131,9 @@ class Patterns:
             amounts, state_of_row = _distinct(reduction, shapes)
             counts = _enumerate(shapes.down, amounts)
             if counts is not None:
-                loose = _states(reduction, counts @ shapes.down, amounts, state_of_row)
+                loose = _states(reduction, _loads(counts, shapes.down), amounts, state_of_row)
                 exact = shapes.exact
-                states = loose if exact else _states(reduction, counts @ shapes.up, amounts, state_of_row)
+                states = loose if exact else _states(reduction, _loads(counts, shapes.up), amounts, state_of_row)
                 return cls(shapes, counts, states, loose)
             if len(shapes.up) == len({tuple(row) for row in shapes.up[:, : len(reduction.gpu_places)].tolist()}):
                 return None
@@ -154,13 +155,22 @@ def _enumerate(loads: IntMatrix, amounts: IntMatrix) -> IntMatrix | None:
     for shape, load in enumerate(loads):
         new_counts, new_used = counts, used
         while len(new_counts):
-            fits = ((new_used + load)[:, None, :] <= largest[None]).all(axis=2).any(axis=1)
-            new_counts, new_used = new_counts[fits].copy(), new_used[fits] + load
+            more = plus(new_used, load)
+            fits = np.all(more[:, None, :] <= largest[None], axis=2).any(axis=1)
+            new_counts, new_used = new_counts[fits].copy(), more[fits]
             new_counts[:, shape] += 1
             counts, used = np.concatenate([counts, new_counts]), np.concatenate([used, new_used])
             if len(counts) > MAX_PATTERNS:
                 return None
     return counts
+
+
+def _loads(counts: IntMatrix, asked: IntMatrix) -> IntMatrix:
+    """Return int64 [pattern, resource], what the pods of each pattern ask for together."""
+    loads = np.zeros((len(counts), asked.shape[1]), dtype=np.int64)
+    for shape, amounts in enumerate(asked):
+        loads = plus(loads, times(amounts, counts[:, shape, None]))
+    return loads
 
 
 def _undominated(amounts: IntMatrix) -> IntMatrix:

@@ -28,6 +28,7 @@ from extender.packing.patternwise import Patternwise, hinted_columns
 from extender.packing.plan import Destination, JointPlan, Reached, Status, Why, rows_of_pods
 from extender.packing.problem import Goal, Layout, Level, PackingProblem
 from extender.packing.reduction import Reduction
+from extender.packing.resources import total
 
 SMALL: Final = 400
 """Integers up to which nodewise is as quick as any other model, and knows more levels."""
@@ -41,8 +42,8 @@ MANY_COLUMNS: Final = 4000
 MANY_CHOICES: Final = 20_000
 """Pairs of a bundle and a type beyond which no aggregated model is built: hardly a node is like another then."""
 
-MOST_GPUS: Final = 2**31
-"""Free GPUs on a node up to which prices times amounts fit into 64 bits; no node has a millionth of it."""
+MOST_GPUS: Final = 2**40
+"""Free GPUs on all nodes together up to which the integers and floats of the solvers are exact; no cluster has them."""
 
 GANGS_EXPLAINED: Final = 20
 """Gangs without a place for which it is looked up whether they fit together at all; the rest is left open."""
@@ -126,7 +127,7 @@ class _Search:
         """Look for something better, and for bounds, until all is proved or the budget is spent."""
         if self.before:
             self._offer(greedy(self.problem, self._kept()))
-        if not self.reduction.placeable or self._proven(self._levels):
+        if not self.reduction.placeable or self._gpus_bound > MOST_GPUS or self._proven(self._levels):
             return
         size, simple = variables_of(self.reduction), self.reduction.only_gpus and not self.reduction.sides
         if size <= SMALL or (size <= LARGE and not simple):
@@ -137,10 +138,7 @@ class _Search:
             return
         if not self._proven(wanted) and prefix.applies(self.reduction):
             self._take(*prefix.Prefix(self.reduction, self.layout).solve(wanted, self._budget))
-        if (
-            not self._proven(wanted)
-            and int(self.problem.free[list(self.reduction.gpu_places)].max(initial=0)) <= MOST_GPUS
-        ):
+        if not self._proven(wanted):
             self._solve_patterns(wanted)
 
     @property
@@ -270,7 +268,7 @@ def _reached(search: _Search, level: Level) -> Reached:
 def _room(reduction: Reduction) -> int:
     """Return all free GPUs on rows that some pod could use: no plan places more."""
     free = reduction.problem.free[list(reduction.gpu_places)][:, reduction.rows]
-    return int(np.maximum(free, 0).sum())
+    return total(np.maximum(free, 0))
 
 
 def _single_reason(alone: int) -> Why:

@@ -20,7 +20,7 @@ import numpy as np
 
 from extender.packing.fit import filter_nodes, static_verdicts
 from extender.packing.gangs import Gang, GangKey, gang_key, gangs_of
-from extender.packing.resources import MAX_AMOUNT, PODS
+from extender.packing.resources import MAX_AMOUNT, PODS, countable, minus, plus
 from extender.packing.snapshot import Snapshot
 from extender.packing.table import BoolVector, IntMatrix, IntVector, NodeTable, frozen
 from extender.packing.types import PodInfo
@@ -157,7 +157,7 @@ class PackingProblem:
         taken = np.zeros(len(self), dtype=np.int64)
         for group, rows in zip(self.classes, layout, strict=True):
             for row, count in rows:
-                taken[row] += count * group.gpus * group.whole
+                taken[row] += count * countable(group.gpus) * group.whole
         return taken
 
     def _worth(self, level: Level, placed: Sequence[int], taken: IntVector) -> int:
@@ -209,10 +209,10 @@ class _Builder:
         classes = self._classes(ready, gangs, seated)
         free = self._free({uid for group in classes for uid in group.uids if group.gang >= 0})
         held, total = _gpus(table, self._snapshot.used), _gpus(table, table.allocatable)
-        gpus_free = total - held
+        gpus_free = minus(total, held)
         for uid, row in seated.items():
             pod = self._snapshot.pending[uid]
-            gpus_free[row] -= pod.gpu.count * pod.gpu.whole
+            gpus_free[row] = max(-MAX_AMOUNT, int(gpus_free[row]) - pod.gpu.count * pod.gpu.whole)
         return PackingProblem(
             nodes=table.names,
             resources=self._resources,
@@ -286,5 +286,5 @@ def _gpus(table: NodeTable, amounts: IntMatrix) -> IntVector:
     """Return the sum over whole exclusive GPU resources per row."""
     total = np.zeros(len(table), dtype=np.int64)
     for resource in table.whole_gpu_resources:
-        total += np.where(table.whole(resource), amounts[table.axis.index[resource]], 0)
+        total = plus(total, np.where(table.whole(resource), amounts[table.axis.index[resource]], 0))
     return total

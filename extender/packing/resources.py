@@ -5,10 +5,10 @@ extended resource (GPUs among them) in whole units. An amount is an integer in `
 
 No sum may wrap round 64 bits: a full node would look empty.
 
-    on one node            ``capped_sum``, ``plus`` and ``minus`` stay at the ends of 64 bits
+    on one node            ``capped_sum``, ``plus``, ``minus`` and ``times`` stay at the ends of 64 bits
     over nodes             ``total`` is exact, a Python integer
     added to, taken from   a sum at an end would miss what is taken away later: one pod counts ``countable`` at most
-    products, ratios       are made of floats
+    other products, ratios are made of floats
 """
 
 from __future__ import annotations
@@ -122,6 +122,12 @@ def minus(left: Amounts, right: Amounts | int) -> Amounts:
     """Take amounts away without leaving 64 bits; `left` may be below zero, what is taken may not."""
     least: Amounts = np.add(_MIN_AMOUNT, right, dtype=np.int64)
     return np.subtract(np.maximum(left, least), right, dtype=np.int64)
+
+
+def times(amounts: Amounts, counts: Amounts) -> Amounts:
+    """Multiply amounts by counts without leaving 64 bits; neither is below zero."""
+    most: Amounts = MAX_AMOUNT // np.maximum(counts, 1)
+    return np.multiply(np.minimum(amounts, most), counts, dtype=np.int64)
 
 
 def total(amounts: Amounts) -> int:

@@ -14,6 +14,8 @@ from extender.packing.gpu import GpuModel, GpuRequest
 from extender.packing.selectors import NO_CONSTRAINTS, NodeConstraints, PreferredTerm, Taint
 
 _EMPTY: Final[Mapping[str, int]] = {}
+_POD_BYTES: Final = 600
+_TEXT_BYTES: Final = 100
 
 
 class Phase(StrEnum):
@@ -111,6 +113,15 @@ class PodInfo:
     failure_reason: str = ""
     refused: bool = False
     unmodelled: tuple[str, ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        """Return about how much memory the value takes."""
+        texts = [self.uid, self.namespace, self.name, self.nominated_node, self.scheduler_name, self.failure_reason]
+        texts += [*self.requests, *(wish.name for wish in self.gpu.types), str(self.group)]
+        preferred = NodeConstraints(affinity=tuple(each.term for each in self.preferred))
+        own = _POD_BYTES + _TEXT_BYTES * len(texts) + sum(map(len, texts))
+        return own + self.constraints.size_bytes + preferred.size_bytes
 
     @property
     def key(self) -> str:

@@ -7,7 +7,7 @@ PodDisruptionBudgets are not seen.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from extender.packing.fit import static_verdicts
 from extender.packing.resources import PODS
@@ -38,6 +38,15 @@ def victims_on(snapshot: Snapshot, pod: PodInfo, row: int) -> tuple[PodInfo, ...
         else:
             room = kept
     return tuple(victims)
+
+
+def eviction_helps(snapshot: Snapshot, pod: PodInfo, rows: Iterable[int]) -> bool:
+    """Tell whether evicting pods would make room for ``pod`` on one of some rows; amounts only, as above."""
+    # Looked at first, because mostly all pods have one priority: then none of thousands of nodes need be added up.
+    return any(
+        any(held.priority < pod.priority for held in snapshot.pods[row]) and victims_on(snapshot, pod, row)
+        for row in rows
+    )
 
 
 def candidate_victims(snapshot: Snapshot, pod: PodInfo) -> Mapping[str, tuple[PodInfo, ...]]:

@@ -20,6 +20,7 @@ import msgspec
 from extender.errors import RequestError
 from extender.kube.convert import Warn, node_info, pod_info
 from extender.kube.gpurules import GpuRules
+from extender.kube.once import Once
 from extender.packing.types import NodeInfo, PodInfo
 from extender.textvalues import mended
 from extender.wire.casing import Shape, canonical
@@ -61,11 +62,11 @@ class IncompleteError(RequestError):
 
 
 class Reader:
-    """Reads the bodies of all verbs; `warn` takes a line about what a pod or node says and we cannot use."""
+    """Reads the bodies of all verbs; `warn` takes a line, once, about what a pod or node says and we cannot use."""
 
     def __init__(self, rules: GpuRules, warn: Warn) -> None:
         self._rules = rules
-        self._warn = warn
+        self._once = Once(warn)
         self._pod_of: Callable[[bytes], PodInfo] = lru_cache(_PODS_REMEMBERED)(self._read_pod)
 
     def question(self, body: bytes) -> Question:
@@ -121,12 +122,14 @@ class Reader:
         return self._pod_of(raw) if len(raw) <= _LARGEST_REMEMBERED_BYTES else self._read_pod(raw)
 
     def _read_pod(self, raw: bytes) -> PodInfo:
-        info = pod_info(_typed(POD, raw, "Pod"), self._rules, self._warn)
+        pod = _typed(POD, raw, "Pod")
+        info = pod_info(pod, self._rules, self._once.about(pod.metadata))
         # Where a waiting pod would be bound is what we are asked; a copy that says so already is old or hand-made.
         return replace(info, node_name="") if info.node_name else info
 
     def _read_node(self, raw: bytes, at: int) -> NodeInfo:
-        return node_info(_typed(NODE, raw, f"Nodes.items[{at}]"), self._rules, self._warn)
+        node = _typed(NODE, raw, f"Nodes.items[{at}]")
+        return node_info(node, self._rules, self._once.about(node.metadata))
 
 
 def _decode(decoder: msgspec.json.Decoder[T], body: bytes, shape: Shape) -> tuple[T, bytes]:

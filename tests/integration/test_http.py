@@ -63,6 +63,15 @@ def raw(service, request: bytes, *, close: bool = True) -> bytes:
         return b"".join(pieces)
 
 
+def test_a_key_that_looks_like_ours_is_a_warning_once(client, service):
+    for labels in ({}, {"changed": "since"}):  # another body: the pod is read anew
+        odd = pod_object("odd")
+        odd["metadata"] |= {"annotations": {"gpu-extender.io/type": "H100"}, "labels": labels}
+        assert client.post("filter", filter_args(odd, *NAMES)).status == 200
+    (line,) = service.logged("annotation gpu-extender.io/type is ignored")
+    assert "warning" in line.lower()
+
+
 # -- routing -------------------------------------------------------------------------------------------------------
 
 

@@ -18,8 +18,11 @@ from extender.ledger import Booking, Ledger, with_booked
 from extender.packing.fit import filter_nodes, fitting
 from extender.packing.framework import MAX_SCORE, run_score
 from extender.packing.gpu import GpuModel, GpuRequest
+from extender.packing.greedy import greedy
+from extender.packing.planner import Limits, plan
 from extender.packing.policies import REGISTRY
-from extender.packing.resources import MAX_AMOUNT, minus, plus, total
+from extender.packing.problem import PackingProblem
+from extender.packing.resources import MAX_AMOUNT, minus, plus, times, total
 from extender.packing.snapshot import Snapshot
 from extender.packing.types import NodeInfo, Phase, PodInfo
 from extender.reports import fit_report, gpus_report
@@ -123,6 +126,24 @@ def test_reports_and_simulation_go_through(world, arrivals):
         scheduler.remove(pod)
 
 
+@given(world=worlds(), arrivals=st.lists(ASKED, max_size=4))
+def test_plans_keep_to_what_is_free_and_bounds_are_bounds(world, arrivals):
+    waiting = {p.uid: p for p in (*world.pods, *arrivals) if not p.node_name}
+    problem = PackingProblem.of(Snapshot.of(world.nodes, [*world.pods, *arrivals]), waiting.values())
+    assert problem.feasible(greedy(problem))
+    found = plan(problem, Limits(deterministic_seconds=0.05))
+    assert 0 <= found.objective <= found.bound
+    assert all(each.value <= each.bound for each in found.reached if each.level.counts_pods)
+    placed = {uid: there.node for uid, there in found.placements.items() if there.node}
+    for node in world.nodes:
+        here = [waiting[uid] for uid, name in placed.items() if name == node.name]
+        held = [p for p in world.pods if p.node_name == node.name]
+        for resource in RESOURCES:
+            asked = sum(p.requests.get(resource, 0) for p in here)
+            free = node.allocatable.get(resource, 0) - sum(p.requests.get(resource, 0) for p in held)
+            assert asked == 0 or asked <= free, resource
+
+
 INT64 = st.integers(-(2**63), 2**63 - 1)
 VECTORS = st.lists(st.tuples(INT64, AMOUNTS, AMOUNTS), min_size=1, max_size=5)
 
@@ -133,6 +154,13 @@ def test_sums_stay_at_the_ends_and_totals_are_exact(rows):
     assert plus(amounts, others).tolist() == [min(MAX_AMOUNT, a + o) for _, a, o in rows]
     assert minus(signed, others).tolist() == [max(-(2**63), s - o) for s, _, o in rows]
     assert total(signed) == sum(s for s, _, _ in rows)
+
+
+@given(amounts=st.lists(AMOUNTS, min_size=1, max_size=5), count=st.integers(0, 6000))
+def test_products_stay_within_64_bits(amounts, count):
+    found = times(np.array(amounts, dtype=np.int64), np.array([count])).tolist()
+    assert all(got == amount * count if amount * count <= MAX_AMOUNT else got > MAX_AMOUNT - count
+               for got, amount in zip(found, amounts, strict=True))  # fmt: skip
 
 
 @pytest.mark.parametrize("asked", [2**62, MAX_AMOUNT])

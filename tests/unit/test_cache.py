@@ -9,7 +9,7 @@ import pytest
 
 from extender.cache import Cache, PodState
 from extender.packing.types import Phase
-from tests.builders import GPU, node, pod
+from tests.builders import GPU, node, pod, term
 
 
 def filled(*pods, nodes=("h",), gpus=8):
@@ -114,6 +114,15 @@ def test_bind_knows_a_pod_that_only_a_request_has_shown():
     assert free(cache) == 6
     cache.update_pod(pod("fresh").gpus(2).on("h").build())  # the watch shows it, too
     assert free(cache) == 6, "counted once"
+
+
+def test_pods_that_only_requests_have_shown_are_bounded_in_bytes():
+    cache = filled()
+    long = term("k", "In", *(f"{at:0100}" for at in range(10_000)))
+    for at in range(40):
+        cache.remember(pod(f"p{at}").gpus(1).require(long).build())
+    assert "is not known" in cache.bind("uid-ml-p0", "ml", "p0", "h"), "2 MB each: the first are forgotten"
+    assert "is not known" not in cache.bind("uid-ml-p39", "ml", "p39", "h")
 
 
 def test_of_many_threads_that_bind_the_last_gpu_one_succeeds():

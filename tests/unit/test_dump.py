@@ -82,6 +82,15 @@ def test_yaml_numbers_are_amounts_and_dates_are_text():
     assert dump.pods[0].created == 5.0
 
 
+def test_what_is_nested_too_deep_in_a_field_that_nobody_reads_is_left_out():
+    deep = b'{"]":["[",' * 5000 + b"]}" * 5000
+    text = listing(NODE | {"new": "DEEP"}, a_pod("p")).replace(b'"DEEP"', deep)
+    assert names(read(text)) == (["n"], ["p"])
+    assert names(read(text + listing(a_pod("q")))) == (["n"], ["p", "q"])
+    known = listing(NODE, a_pod("p", tolerations="DEEP")).replace(b'"DEEP"', deep)
+    assert fault(known).startswith("file1: item 2 (Pod ml/p): spec.tolerations: Expected array")
+
+
 # ---------------------------------------------------------------- faults
 
 

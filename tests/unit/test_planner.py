@@ -176,6 +176,17 @@ def test_rounded_requests_bound_from_above(monkeypatch, seed):
 # ---------------------------------------------------------------- what plans are used for
 
 
+@pytest.mark.parametrize("most", [planner.MOST_GPUS, 2**60])
+def test_a_bound_does_not_wrap_however_many_gpus_there_are(monkeypatch, most):
+    # 5,000 nodes of 2^31 GPUs: their worth at prices in parts of 2^-20 is beyond 64 bits.
+    monkeypatch.setattr(planner, "MOST_GPUS", most)
+    nodes = [node(f"n{n:04}").gpus(2**31, H100).build() for n in range(5000)]
+    pods = [pod(f"p{size}-{n}").gpus(size * 2**28).build() for n in range(4000) for size in (3, 5, 6)]
+    found = planned(nodes, pods)
+    assert found.objective >= 4000 * 6 * 2**28
+    assert found.objective <= found.bound <= 5000 * 2**31
+
+
 def test_an_earlier_plan_is_kept_where_that_costs_nothing():
     nodes = [h100(f"n{i}").build() for i in range(4)]
     pods = [pod(f"p{i}").gpus(8).build() for i in range(3)]

@@ -23,8 +23,7 @@ from tests.builders import GPU, H100, node, pod
 class FakeSolver:
     """Solves in the process; fails, or lets something happen while the queue is planned, when told to."""
 
-    quotas: int = 0
-    queues: int = 0
+    asked: list[str] = field(default_factory=list)
     trouble: str = ""
     late_queue: bool = False
     meanwhile: list[Callable[[], None]] = field(default_factory=list)
@@ -33,13 +32,20 @@ class FakeSolver:
     def solve(self, job: Question, deadline_seconds: float) -> Answer:
         assert deadline_seconds > 0
         is_quota = isinstance(job, QuotaQuestion)
-        self.quotas += is_quota
-        self.queues += not is_quota
+        self.asked.append("quotas" if is_quota else "queue")
         while self.meanwhile and not is_quota:
             self.meanwhile.pop()()
         if self.trouble or (self.late_queue and not is_quota):
             raise SolverError(self.trouble)
         return solve(job)
+
+    @property
+    def quotas(self) -> int:
+        return self.asked.count("quotas")
+
+    @property
+    def queues(self) -> int:
+        return self.asked.count("queue")
 
     def close(self) -> None:
         self.closed = True
@@ -141,6 +147,20 @@ def test_a_queue_that_takes_too_long_does_not_cost_the_quotas(setup: Setup) -> N
         assert GPU in guidance.quotas
         setup.cache.update_pod(pod("s").gpus(1).cpu(4).created(setup.now).build())
     assert (setup.solver.quotas, setup.solver.queues) == (4, 2)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_quotas_wait_for_one_queue_at_most(setup: Setup, late: bool) -> None:
+    def takes_the_whole_deadline() -> None:
+        setup.now += PlanningSettings().deadline_seconds
+        setup.cache.update_pod(pod("s").gpus(1).cpu(4).created(setup.now).build())
+
+    setup.cache.update_pod(pod("w").gpus(4).build())
+    setup.solver.late_queue = late
+    for _ in range(2):
+        setup.solver.meanwhile.append(takes_the_whole_deadline)
+        setup.turn()
+    assert setup.solver.asked[:3] == ["quotas", "queue", "quotas"], "at once, and before the next queue"
 
 
 def test_an_old_plan_is_taken_back(setup: Setup) -> None:

@@ -196,6 +196,39 @@ def test_what_cannot_be_read_is_named_and_left_out():
     assert setup.counts["unreadable"] == 2
 
 
+DEEP = '{"a":[' * 5000 + "]}" * 5000
+
+
+def test_what_is_nested_too_deep_costs_nobody_else():
+    def with_deep(text):
+        return text.replace(b'"DEEP"', DEEP.encode())
+
+    changes = [node("b") | {"new": "DEEP"}, node("c") | {"spec": {"taints": "DEEP"}}, node("z")]
+    watch = [with_deep(line("MODIFIED", change)) for change in changes]
+    setup = Setup(with_deep(page(node("a"), node("b") | {"spec": {"new": "DEEP"}})), watches=[watch])
+    assert setup.turn() == 0.0
+    assert setup.names() == [["a", "b"], "+b", "+z"], "no field that we read is nested so in b"
+    assert [w.partition(":")[0] for w in setup.warnings] == ["node c"]
+    assert setup.counts["unreadable"] == 1
+
+
+def test_what_is_said_of_a_pod_is_said_once_however_often_it_changes():
+    def misspelt(version, uid="u-a", value="H100"):
+        return {"metadata": {"name": "a", "uid": uid, "resourceVersion": version,
+                             "annotations": {"gpu-extender.io/type": value, "gpu-extender.io/min-cuda": value}},
+                "spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "1"}}}]}}  # fmt: skip
+
+    events = [line("MODIFIED", misspelt(str(version))) for version in range(101, 110)]
+    again = [line("MODIFIED", misspelt("110", value="A100")), line("ADDED", misspelt("111", uid="u-b"))]
+    setup = Setup(page(misspelt("100")), watches=[[*events, *again]], kind=pod_kind)
+    setup.turn()
+    assert [("type is ignored" in w, "'A100'" in w) for w in setup.warnings] == [
+        *[(True, False), (False, False)],  # of the first: the key, the value
+        (False, True),  # another value
+        *[(True, False), (False, False)],  # another pod of that name
+    ]
+
+
 def test_waiting_doubles_up_to_its_bound_and_begins_anew_after_an_event(caplog):
     caplog.set_level(logging.INFO)
     refused = ApiError("cannot list nodes: forbidden", 403)

@@ -9,8 +9,6 @@ from extender.packing.policies import REGISTRY
 from extender.packing.problem import queue_order
 from extender.packing.snapshot import Snapshot
 from extender.simulate import (
-    Churn,
-    Job,
     KubeScheduler,
     PolicyExtender,
     SchedulerConfig,
@@ -114,28 +112,6 @@ def test_the_queue_goes_by_priority_then_age():
     urgent = replace(pod("u").build(), priority=5, created=9.0)
     old, young = replace(pod("o").build(), created=1.0), replace(pod("y").build(), created=2.0)
     assert sorted([young, urgent, old], key=queue_order) == [urgent, old, young]
-
-
-def job(name, at, length, gpus):
-    return Job(at, length, replace(pod(name).gpus(gpus).build(), created=at))
-
-
-def test_waiting_jobs_start_when_room_frees_and_their_wait_is_counted():
-    # a holds the node from 0 to 10; b arrives at 2 and starts at 10, having waited 8; c never starts: 12 - 4.
-    churn = Churn(KubeScheduler(Snapshot.of(NODES[:1])))
-    waits = churn.run([job("a", 0, 10, 8), job("b", 2, 100, 8), job("c", 4, 1, 8), job("d", 12, 1, 9)])
-    assert {w.pod.name: (w.seconds, w.started) for w in waits.values()} == {
-        "a": (0.0, True),
-        "b": (8.0, True),
-        "c": (8.0, False),
-        "d": (0.0, False),
-    }
-
-
-def test_small_jobs_overtake_large_ones_that_do_not_fit():
-    churn = Churn(KubeScheduler(Snapshot.of(NODES[:1])))
-    waits = churn.run([job("a", 0, 10, 4), job("b", 1, 1, 8), job("c", 2, 1, 4)])
-    assert {w.pod.name for w in waits.values() if w.started} == {"a", "c"}
 
 
 def test_sampling_moves_its_window_from_cycle_to_cycle():

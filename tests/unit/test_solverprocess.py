@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,22 @@ def test_what_takes_too_long_is_killed(child: Child) -> None:
     assert not _alive(pid)
     assert child.solve(2, PATIENCE) == 2
     assert child.starts == 2
+
+
+def test_a_slow_start_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(1)\nsolve = abs\n")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    process: Child = SolverProcess("slow_to_import:solve")
+    assert process.solve(-1, 0.9) == 1
+    process.close()
+
+
+def test_a_child_that_never_gets_ready_is_given_up() -> None:
+    process: Child = SolverProcess(f"{__name__}:solve", start_seconds=0.0)
+    with pytest.raises(SolverError, match="not ready within 0 s"):
+        process.solve(1, PATIENCE)
+    assert process.pid is None
+    process.close()
 
 
 @pytest.mark.parametrize("job", ["die", "unpicklable"])

@@ -111,6 +111,33 @@ def test_when_only_time_can_help_the_answer_is_an_error(names):
     assert f"of {len(names)} are not known yet" in answer.error
 
 
+WAITING = pod("big").gpus(8).priority(5).refused()
+
+
+@pytest.mark.parametrize(
+    ("small", "names", "error"),
+    [
+        (pod("p").gpus(1), ["free"], True),
+        (pod("p").gpus(1), ["free", "full", "k80"], True),  # nobody on `full` is less important
+        (pod("p").gpus(1).priority(5), ["free"], True),  # `full` was not offered, so the hold alone is in the way
+        (pod("p").gpus(1).priority(5), ["free", "full"], False),
+        (pod("p").gpus(1).priority(5), ["new", "full"], False),
+        (pod("p").gpus(1).priority(5), ["free", "small"], True),  # `small` is empty, and too small
+        (pod("p").gpus(1).priority(5)._with(may_preempt=False), ["free", "full"], True),
+    ],
+)
+def test_an_error_does_not_stand_in_the_way_of_preemption(small, names, error):
+    nodes = [n for n in MIXED if n.build().name != "small"] + [node("small").gpus(1, H100).resource("pods", 0)]
+    state = view(nodes, (*FULL, WAITING.types("H100")))
+    assert [hold.node for hold in state.holds.lines.values()] == ["free"]
+    question = asked(small.types("H100").build(), *names)
+    answer = filter_candidates(state, question, OWN)
+    assert bool(answer.error) is error
+    if not error:
+        assert sorted(told(question, answer)[1]) == sorted(names), "each with its reason, none beyond help"
+        assert told(question, answer)[2] == []
+
+
 def test_a_plain_refusal_of_all_is_no_error():
     question = asked(pod("p").gpus(1).build(), "full", "cpu")
     answer = filter_candidates(view(MIXED, FULL), question, OWN)

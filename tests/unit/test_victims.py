@@ -1,7 +1,7 @@
 """Whom preemption would evict."""
 
 from extender.packing.snapshot import Snapshot
-from extender.packing.victims import candidate_victims, preferred_node, victims_on
+from extender.packing.victims import candidate_victims, eviction_helps, preferred_node, victims_on
 from tests.builders import H100, node, pod
 
 URGENT = pod("urgent").gpus(8).priority(100).build()
@@ -32,6 +32,14 @@ def test_a_node_with_room_has_no_victims_and_is_no_candidate():
     snapshot = cluster(pod("s").gpus(8).on("b").build())
     assert victims_on(snapshot, URGENT, 0) == ()
     assert "a" not in candidate_victims(snapshot, URGENT)
+
+
+def test_eviction_helps_where_pods_of_lower_priority_hold_what_is_missing():
+    snapshot = cluster(pod("r").gpus(1).priority(100).on("a").build(), pod("s").gpus(8).on("b").build())
+    assert [eviction_helps(snapshot, URGENT, [row]) for row in (0, 1)] == [False, True]
+    assert eviction_helps(snapshot, URGENT, [0, 1])
+    assert not eviction_helps(snapshot, pod("p").gpus(8).build(), [0, 1]), "all have its priority or more"
+    assert not eviction_helps(cluster(pod("s").gpus(1).on("a").build()), pod("p").priority(1).gpus(1).build(), [0, 1])
 
 
 def test_a_resource_the_node_lacks_cannot_be_made_by_eviction():
