@@ -20,7 +20,7 @@ DEV := $(VENV)/.dev-installed
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .PHONY: help venv demo demo-live run test controlplane e2e e2e-full check format lock docs
-.PHONY: bench bench-throughput bench-start bench-quality bench-openb bench-planner clean
+.PHONY: bench bench-score bench-throughput bench-start bench-quality bench-openb bench-planner clean
 
 
 help: ## list the targets
@@ -67,6 +67,9 @@ docs: $(DEV) ## write the generated pages of docs/ anew
 
 bench: $(DEV) ## measure latency and throughput
 	$(PY) -m benchmarks.latency $(ARGS)
+
+bench-score: $(DEV) ## measure the CPU time of a score beside what the wire costs
+	$(PY) -m benchmarks.score_cost $(ARGS)
 
 bench-throughput: controlplane ## measure pods per second of the real kube-scheduler with and without us
 	$(PY) -m benchmarks.scheduler_throughput $(ARGS)

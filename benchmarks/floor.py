@@ -7,6 +7,7 @@ python -m benchmarks.floor --agree      the least an extender can say: filter ke
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -19,6 +20,7 @@ from extender.settings import Server
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
+CPU_SECONDS: Final = "X-Cpu-Seconds"
 _NAMES: Final = b'"NodeNames":'
 
 
@@ -34,10 +36,11 @@ class Floor:
     rules = Rules(patience_seconds=10, keep_alive_seconds=95, max_body_bytes=2**28)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Read the body, send the prepared answer."""
+        """Read the body, send the prepared answer, and say what CPU time the process has had."""
         environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         answer = blanks(int(environ.get("HTTP_X_ANSWER_BYTES") or 2))
-        start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(answer)))])
+        heads = [("Content-Type", "application/json"), ("Content-Length", str(len(answer)))]
+        start_response("200 OK", [*heads, (CPU_SECONDS, repr(time.process_time()))])
         return [answer]
 
     def separate(self, host: str, port: int) -> None:

@@ -87,7 +87,7 @@ def with_booked(snapshot: Snapshot, booked: IntMatrix | None) -> Snapshot:
     fresh = snapshot.with_booked(booked)
     known, told = vars(snapshot), vars(fresh)
     told.update((name, known[name]) for name in ("free", "nominated") if name in known)
-    told["_memo"].update(entry for entry in known["_memo"].items() if entry[0][0] in _OF_THE_PODS)
+    told["_memo"].keep(known["_memo"], _OF_THE_PODS)
     return fresh
 
 

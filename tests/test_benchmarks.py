@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks import openb, openb_quality, openb_tables, page, planner, quality, workloads
+from benchmarks import openb, openb_quality, openb_tables, page, planner, quality, score_cost, workloads
 from benchmarks.decisive import DecisiveScheduler
 from benchmarks.shared_gpus import Devices, PublishedFgd
 from extender.packing.gpu import GpuModel
@@ -25,6 +25,18 @@ def test_planner_proves_small_queues(tmp_path):
     rows = json.loads(path.read_text())["rows"]
     assert [row["scenario"] for row in rows] == [scenario.name for scenario in planner.SMALL]
     assert all(row["proven"] == row["seeds"] == 1 and row["gap_percent_max"] == 0 for row in rows)
+
+
+def test_a_score_is_measured_beside_the_wire_for_each_policy_and_sort_of_class(tmp_path):
+    path = tmp_path / "score_cost.json"
+    score_cost.main(["--small", "--output", str(path)])
+    rows = json.loads(path.read_text())["rows"]
+    sorts = {(policy, sort) for policy in score_cost.POLICIES for sort in (score_cost.SEEN, score_cost.NEW)}
+    assert {(row["policy"], row["pod_class"]) for row in rows} == sorts
+    for row in rows:
+        assert 0 < row["floor_p50"] <= row["floor_p99"]
+        assert 0 < row["score_p50"] <= row["score_p99"]
+        assert row["ratio"] == pytest.approx(row["score_p50"] / row["floor_p50"])
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ pods that accept nothing else want it. Source: docs/background.md, "Packing", th
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -19,14 +18,12 @@ import numpy.typing as npt
 
 from extender.packing.fit import static_verdicts
 from extender.packing.memory import ByIdentity
-from extender.packing.mix import DemandMix, PodClass
+from extender.packing.mix import Changes, DemandMix, PodClass
 from extender.packing.resources import CPU, MEMORY
 from extender.packing.snapshot import Snapshot
-from extender.packing.table import Codes, IntVector, NodeTable, Rows, frozen
+from extender.packing.table import BoolMatrix, Codes, IntVector, NodeTable, Rows, frozen
 
 Floats = npt.NDArray[np.float64]
-
-BoolMatrix = npt.NDArray[np.bool_]
 
 _ROUNDS: Final = 24
 _STEP: Final = 0.8
@@ -41,16 +38,24 @@ class ModelGroups:
     Attributes:
         labels: the names, None for the nodes that do not say.
         of_row: int32 [node], the group of each row; -1 where the resource does not count whole GPUs.
+        open_rows, of_open_row: intp [open node], the rows in a group that take pods, and their groups.
     """
 
     labels: tuple[str | None, ...]
     of_row: Codes
+    open_rows: Rows
+    of_open_row: Rows
 
     def totals(self, amounts: IntVector, rows: Rows | None = None) -> Floats:
         """Sum an amount per row over the rows of each group; ``rows`` are those that the amounts are of, if not all."""
         groups = self.of_row if rows is None else self.of_row[rows]
         member = groups >= 0
         return np.bincount(groups[member], weights=amounts[member], minlength=len(self.labels)).astype(np.float64)
+
+    def open_totals(self, amounts: IntVector) -> Floats:
+        """Sum an amount per row over the rows of each group that take pods."""
+        open_amounts = amounts.take(self.open_rows)
+        return np.bincount(self.of_open_row, weights=open_amounts, minlength=len(self.labels)).astype(np.float64)
 
 
 def model_groups(table: NodeTable, resource: str) -> ModelGroups:
@@ -63,8 +68,9 @@ def _groups(table: NodeTable, resource: str) -> ModelGroups:
     group_of_code = [
         distinct.setdefault(m.label, len(distinct)) if m.whole and m.exclusive else -1 for m in column.models
     ]
-    lookup = np.array([*group_of_code, -1], dtype=np.int32)
-    return ModelGroups(tuple(distinct), frozen(lookup[column.codes]))
+    of_row = np.array([*group_of_code, -1], dtype=np.int32)[column.codes]
+    open_rows = frozen(np.flatnonzero((of_row >= 0) & table.open))
+    return ModelGroups(tuple(distinct), frozen(of_row), open_rows, frozen(of_row[open_rows].astype(np.intp)))
 
 
 class ModelList(NamedTuple):
@@ -103,13 +109,13 @@ class Contention:
 
     Attributes:
         groups: the models.
-        free: float [group], free GPUs on nodes that take pods.
+        width: float [group], free GPUs on nodes that take pods, 1 at least.
         typed: accepted models (as bytes) -> float [group], the GPUs of typed demand with that list that come to each.
         load: float [group], their sum. Untyped demand takes part in the spread but guards nothing: it can go elsewhere.
     """
 
     groups: ModelGroups
-    free: Floats
+    width: Floats
     typed: Mapping[bytes, Floats]
     load: Floats
 
@@ -117,7 +123,7 @@ class Contention:
         """Return float [group]: typed demand of *other* lists per free GPU, for a pod that accepts ``accepted``."""
         own = self.typed.get(accepted)
         others = self.load if own is None else self.load - own
-        return np.maximum(others, 0.0) / np.maximum(self.free, 1.0)
+        return np.maximum(others, 0.0) / self.width
 
 
 def contention(snapshot: Snapshot, resource: str) -> Contention:
@@ -129,23 +135,28 @@ def _contention(snapshot: Snapshot, resource: str) -> Contention:
     groups = model_groups(snapshot.table, resource)
     table, mix = snapshot.table, snapshot.mix
     free = _free(snapshot, resource, groups)
-    demand = mix.remember(table, "demand", resource, lambda: Demand.of(table, mix, resource))
+    demand = mix.remember(table, "demand", resource, lambda: Demand.of(table, mix, resource), Demand.followed)
     total = demand.untyped + demand.typed
-    flows = spread(demand.accepted, total * (free.sum() / max(1.0, total.sum())), free)
+    flows = spread(demand.accepted, total * (np.add.reduce(free) / max(1.0, float(np.add.reduce(total)))), free)
     guarded = flows * (demand.typed / np.maximum(total, 1.0))[:, None]
-    return Contention(groups, free, dict(zip(demand.lists, guarded, strict=True)), guarded.sum(axis=0))
+    typed = dict(zip(demand.lists, guarded, strict=True))
+    return Contention(groups, np.maximum(free, 1.0), typed, np.add.reduce(guarded, axis=0))
 
 
 def _free(snapshot: Snapshot, resource: str, groups: ModelGroups) -> Floats:
     """Return float [group]: free GPUs on open nodes, less what the tentative ledger has booked."""
-    is_open = snapshot.table.open
-    unbooked = snapshot.remember("free by model", resource, lambda: groups.totals(snapshot.free_of(resource) * is_open))
+    unbooked = snapshot.remember(
+        "free by model",
+        resource,
+        lambda: groups.open_totals(snapshot.free_of(resource)),
+        lambda found, now, rows: groups.open_totals(now.free_of(resource)) if rows else found,
+    )
     at = snapshot.table.axis.index.get(resource)
     if snapshot.booked is None or at is None:
         return unbooked
     rows = np.flatnonzero(snapshot.booked[at])
     booked = np.maximum(snapshot.free[at, rows], 0) - snapshot.free_for_score_of(resource, rows)
-    return np.maximum(unbooked - groups.totals(booked * is_open[rows], rows), 0.0)
+    return np.maximum(unbooked - groups.totals(booked * snapshot.table.open[rows], rows), 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,11 +164,14 @@ class Demand:
     """What the mix asks of one resource, by the list of models that pods accept.
 
     Attributes:
-        lists: accepted models as bytes, sorted; those that no model satisfies are left out.
+        asked: accepted models as bytes -> GPUs of untyped and of typed pods, exact.
+        lists: those of them that some model satisfies, sorted.
         accepted: bool [list, group].
         untyped, typed: float [list], GPUs.
     """
 
+    resource: str
+    asked: Mapping[bytes, tuple[int, int]]
     lists: tuple[bytes, ...]
     accepted: BoolMatrix
     untyped: Floats
@@ -166,18 +180,35 @@ class Demand:
     @classmethod
     def of(cls, table: NodeTable, mix: DemandMix, resource: str) -> Demand:
         """Add up the classes of the mix."""
-        found: dict[bytes, list[int]] = defaultdict(lambda: [0, 0])
+        asked: dict[bytes, tuple[int, int]] = {}
         # By identity, as in expected.shaped_classes.
         known: ByIdentity[PodClass, ModelList] = table.remember("model lists", resource, ByIdentity)
         for pods, count in mix.counts.items():
             if pods.gpu.whole and pods.gpu.resource == resource:
-                models = known.recall(pods, lambda pods: model_list(table, pods))
-                found[models.accepted][models.typed] += count * pods.gpu.count
+                _ask(asked, known.recall(pods, lambda pods: model_list(table, pods)), count * pods.gpu.count)
         known.trim(len(mix.counts))
-        lists = tuple(sorted(key for key in found if any(key)))
+        return cls._laid_out(table, resource, asked)
+
+    def followed(self, table: NodeTable, changes: Changes) -> Demand:
+        """Return the demand once classes of the mix have grown or shrunk."""
+        asked = dict(self.asked)
+        for pods, by in changes.items():
+            if by and pods.gpu.whole and pods.gpu.resource == self.resource:
+                _ask(asked, model_list(table, pods), by * pods.gpu.count)
+        return self if asked == self.asked else self._laid_out(table, self.resource, asked)
+
+    @classmethod
+    def _laid_out(cls, table: NodeTable, resource: str, asked: dict[bytes, tuple[int, int]]) -> Demand:
+        lists = tuple(sorted(key for key, gpus in asked.items() if any(key) and any(gpus)))
         accepted = np.frombuffer(b"".join(lists), dtype=np.bool_)
-        untyped, typed = np.array([found[key] for key in lists], dtype=np.float64).reshape(-1, 2).T
-        return cls(lists, accepted.reshape(len(lists), len(model_groups(table, resource).labels)), untyped, typed)
+        untyped, typed = np.array([asked[key] for key in lists], dtype=np.float64).reshape(-1, 2).T
+        width = len(model_groups(table, resource).labels)
+        return cls(resource, asked, lists, accepted.reshape(len(lists), width), untyped, typed)
+
+
+def _ask(asked: dict[bytes, tuple[int, int]], models: ModelList, gpus: int) -> None:
+    untyped, typed = asked.get(models.accepted, (0, 0))
+    asked[models.accepted] = (untyped, typed + gpus) if models.typed else (untyped + gpus, typed)
 
 
 def spread(accepted: BoolMatrix, demand: Floats, free: Floats) -> Floats:
@@ -199,9 +230,13 @@ def spread(accepted: BoolMatrix, demand: Floats, free: Floats) -> Floats:
     flows: Floats = accepted.astype(np.float64) * width
     if not demand.any():
         return flows * 0.0  # nothing is free to be spread over
-    # `add.reduce` is `sum` without what that costs on arrays of a few numbers.
-    flows *= (demand / np.add.reduce(flows, axis=1))[:, None]
+    rows, loads, least, step = demand[:, None], np.empty_like(width), np.array(_TRIFLE), np.array(-_STEP)
+    sums = np.empty_like(rows)
+    # `add.reduce` is `sum` without what that, like arrays of a few numbers that come and go, costs.
+    flows *= rows / np.add.reduce(flows, axis=1, keepdims=True)
     for _ in range(_ROUNDS if len(demand) > 1 else 0):
-        flows *= np.maximum(np.add.reduce(flows, axis=0) / width, _TRIFLE) ** -_STEP
-        flows *= (demand / np.add.reduce(flows, axis=1))[:, None]
+        np.divide(np.add.reduce(flows, axis=0, out=loads), width, out=loads)
+        flows *= np.power(np.maximum(loads, least, out=loads), step, out=loads)
+        np.add.reduce(flows, axis=1, keepdims=True, out=sums)
+        flows *= np.divide(rows, sums, out=sums)
     return flows

@@ -15,28 +15,28 @@ looked at.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from extender.packing.fit import static_verdicts
+from extender.packing.cumulated import Axis, WeightedShapes, raised
+from extender.packing.fit import static_key, static_verdicts
 from extender.packing.kinds import NodeKinds, Shape
 from extender.packing.memory import ByIdentity
-from extender.packing.mix import DemandMix, PodClass
+from extender.packing.mix import Changes, DemandMix, PodClass
 from extender.packing.snapshot import Snapshot
 from extender.packing.table import Codes, IntVector, NodeTable
 
 Amounts = npt.NDArray[np.integer[Any]] | int
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
-Buckets = npt.NDArray[np.intp]
+Places = npt.NDArray[np.intp]
 
 MAX_EDGES: Final = 64
 _MAX_GPU_EDGES: Final = 256
-_MAX_STEPS: Final = 4096
 # So many GPUs of a node count, lest sums of weights be no whole numbers.
 _MOST_GPUS: Final = 2**20
 
@@ -63,101 +63,51 @@ def shaped_classes(table: NodeTable, kinds: NodeKinds, mix: DemandMix) -> list[t
     found = [
         (pods, known.recall(pods, lambda pods: _shape(table, kinds, pods)), count)
         for pods, count in mix.counts.items()
-        if pods.gpu.whole and pods.gpu.count and pods.gpu.resource == kinds.resource
+        if _counts(pods, kinds)
     ]
     known.trim(len(mix.counts))
     return found
 
 
+def _counts(pods: PodClass, kinds: NodeKinds) -> bool:
+    return pods.gpu.whole and pods.gpu.count > 0 and pods.gpu.resource == kinds.resource
+
+
 def _shape(table: NodeTable, kinds: NodeKinds, pods: PodClass) -> Shape:
+    allowed = table.answers.recall(
+        ("kinds", kinds.resource, static_key(pods.constraints, pods.gpu)),
+        lambda: _allowed(table, kinds, pods),
+        lambda allowed: len(allowed) + pods.constraints.size_bytes,
+    )
+    return Shape(pods.gpu.count, pods.cpu_milli, pods.memory_bytes, allowed)
+
+
+def _allowed(table: NodeTable, kinds: NodeKinds, pods: PodClass) -> bytes:
     fits = static_verdicts(table, pods.constraints, pods.gpu).fits & (kinds.of_row >= 0)
-    allowed = np.bincount(kinds.of_row[fits], minlength=len(kinds)) > 0
-    return Shape(pods.gpu.count, pods.cpu_milli, pods.memory_bytes, allowed.tobytes())
-
-
-@dataclass(frozen=True, eq=False)
-class _Axis:
-    """The amounts at which something more fits, sorted; bucket b of an amount = how many of them it reaches.
-
-    Where the amounts are few multiples of one step, a bucket is read off a table: four times as fast as a search.
-    """
-
-    edges: IntVector
-    step: int
-    buckets: Buckets | None
-
-    @classmethod
-    def of(cls, requests: IntVector, limit: int) -> _Axis:
-        edges = np.unique(requests)
-        if len(edges) > limit:
-            edges = edges[np.linspace(0, len(edges) - 1, limit).round().astype(np.intp)]
-        step = int(np.gcd.reduce(edges)) or 1
-        steps = int(edges[-1]) // step + 1
-        few = steps <= _MAX_STEPS
-        return cls(edges, step, np.searchsorted(edges, np.arange(steps) * step, side="right") if few else None)
-
-    def __len__(self) -> int:
-        return len(self.edges) + 1
-
-    def of_request(self, requests: IntVector) -> Buckets:
-        """Return the first bucket that covers each request: rounded up where the edges are thinned."""
-        return np.searchsorted(self.edges, requests, side="left") + 1
-
-    def of_amount(self, amounts: Amounts) -> Buckets:
-        """Return the bucket of each free amount. Below zero counts as zero: who asks for nothing fits even there."""
-        free = np.maximum(amounts, 0)
-        if self.buckets is None:
-            return np.asarray(np.searchsorted(self.edges, free, side="right"))
-        return np.asarray(self.buckets[np.minimum(free // self.step, len(self.buckets) - 1)])
-
-
-@dataclass(frozen=True, eq=False)
-class _Demand:
-    """Weighted shapes as columns [shape]: int64, weights float64; ``mask`` is the row of ``allowed`` [mask, kind]."""
-
-    gpus: IntVector
-    cpu_milli: IntVector
-    memory_bytes: IntVector
-    weight: Floats
-    mask: IntVector
-    allowed: Floats
-
-    @classmethod
-    def of(cls, kinds: NodeKinds, shapes: Shapes) -> _Demand:
-        """Lay out what is usable; one shape of no weight where nothing is."""
-        usable = [(s, w) for s, w in shapes if kinds.usable(s)] or [(Shape(0, 0, 0, bytes(len(kinds))), 0)]
-        masks = {mask: place for place, mask in enumerate(dict.fromkeys(s.allowed for s, _ in usable))}
-        rows = [(s.gpus, s.cpu_milli, s.memory_bytes, masks[s.allowed]) for s, _ in usable]
-        gpus, cpu_milli, memory_bytes, mask = np.array(rows, dtype=np.int64).T
-        weight = np.array([weight for _, weight in usable], dtype=np.float64)
-        allowed = np.array([list(mask) for mask in masks], dtype=np.float64)
-        return cls(gpus, cpu_milli, memory_bytes, weight, mask, allowed)
-
-    def cumulated(self, gpus: _Axis, other: _Axis, requests: IntVector) -> Floats:
-        """Return float64 [kind + 1, GPU bucket, other bucket]: weight of what fits; kind -1 is "none", all zeros."""
-        size = (len(self.allowed), len(gpus), len(other))
-        at = (self.mask * size[1] + gpus.of_request(self.gpus)) * size[2] + other.of_request(requests)
-        weights = np.bincount(at, weights=self.weight, minlength=size[0] * size[1] * size[2]).reshape(size)
-        by_mask = weights.cumsum(axis=1).cumsum(axis=2).reshape(size[0], -1)
-        table = np.zeros((self.allowed.shape[1] + 1, size[1], size[2]))
-        table[:-1] = (self.allowed.T @ by_mask).reshape(-1, size[1], size[2])
-        return table
+    return (np.bincount(kinds.of_row[fits], minlength=len(kinds)) > 0).tobytes()
 
 
 @dataclass(frozen=True, eq=False)
 class FitShare:
-    """The share of the mix that could run on a node, for one GPU resource. Built by ``of``, once per Snapshot.
+    """The share of the mix that could run on a node, for one GPU resource. Built by ``of``, once per mix.
 
-    Weights are whole numbers in floats: sums are exact, so equal mixes give equal answers bit for bit.
+    Weights are whole numbers in floats: sums are exact, so equal mixes give equal answers bit for bit, whether a share
+    was built of all pods or has followed them one by one.
+
+    Attributes:
+        total: weight of all pods, 1 at least.
+        guessed: no pod of the mix could run anywhere, so a guess stands in for it.
     """
 
     kinds: NodeKinds
     total: float
-    _gpus: _Axis
-    _cpu: _Axis
-    _memory: _Axis
+    _shapes: WeightedShapes
+    _gpus: Axis
+    _cpu: Axis
+    _memory: Axis
     _by_cpu: Floats
     _by_memory: Floats
+    guessed: bool = False
 
     @classmethod
     def of(cls, snapshot: Snapshot, resource: str, weight: Weight = Weight.GPUS) -> FitShare:
@@ -168,13 +118,21 @@ class FitShare:
         with odd rests are filled before whole ones are broken.
         """
         table, mix = snapshot.table, snapshot.mix
-        return mix.remember(table, "fit share", (resource, weight), lambda: cls._of(table, mix, resource, weight))
+
+        def followed(found: FitShare, of: NodeTable, changes: Changes) -> FitShare | None:
+            return found.followed(of, changes, weight)
+
+        return mix.remember(
+            table, "fit share", (resource, weight), lambda: cls._of(table, mix, resource, weight), followed
+        )
 
     @classmethod
     def _of(cls, table: NodeTable, mix: DemandMix, resource: str, weight: Weight) -> FitShare:
         kinds = NodeKinds.of(table, resource)
         shapes = _weighted(shapes_of(table, kinds, mix), kinds.largest, weight)
-        return cls.build(kinds, shapes if any(kinds.usable(s) for s, _ in shapes) else _prior(kinds))
+        if any(kinds.usable(shape) for shape, _ in shapes):
+            return cls.build(kinds, shapes)
+        return replace(cls.build(kinds, _prior(kinds)), guessed=True)
 
     @classmethod
     def build(cls, kinds: NodeKinds, shapes: Shapes, *, other: int = 0, edges: int = MAX_EDGES) -> FitShare:
@@ -188,12 +146,40 @@ class FitShare:
                 one of as many quantiles: a pod is never counted where it does not fit.
         """
         total = float(sum(weight for _, weight in shapes) + other)
-        demand = _Demand.of(kinds, shapes)
-        gpus = _Axis.of(demand.gpus, _MAX_GPU_EDGES)
-        cpu, memory = _Axis.of(demand.cpu_milli, edges), _Axis.of(demand.memory_bytes, edges)
-        by_cpu = demand.cumulated(gpus, cpu, demand.cpu_milli).ravel()
-        by_memory = demand.cumulated(gpus, memory, demand.memory_bytes).ravel()
-        return cls(kinds, max(total, 1.0), gpus, cpu, memory, by_cpu, by_memory)
+        usable = [(shape, weight) for shape, weight in shapes if kinds.usable(shape)]
+        return cls._laid_out(kinds, max(total, 1.0), WeightedShapes.of(len(kinds), usable), edges)
+
+    @classmethod
+    def _laid_out(cls, kinds: NodeKinds, total: float, shapes: WeightedShapes, edges: int) -> FitShare:
+        gpus, cpu, memory = map(Axis.of, shapes.amounts, (_MAX_GPU_EDGES, edges, edges))
+        by_cpu, by_memory = shapes.cumulated(gpus, cpu, memory)
+        return cls(kinds, total, shapes, gpus, cpu, memory, by_cpu, by_memory)
+
+    def followed(self, table: NodeTable, changes: Changes, weight: Weight) -> FitShare | None:
+        """Return the share once classes of pods have grown or shrunk; None when it is to be built of all of them."""
+        share: FitShare | None = self
+        for pods, by in changes.items():
+            if share is not None and by and _counts(pods, self.kinds):
+                shape = _shape(table, self.kinds, pods)
+                share = share.grown(shape, by * _weight_of(shape, self.kinds.largest, weight))
+        return share
+
+    def grown(self, shape: Shape, by: int) -> FitShare | None:
+        """Return the share of a mix with more (or less) weight of a shape; None as for ``followed``."""
+        if self.guessed:
+            return None
+        total = self.total + by
+        if not self.kinds.usable(shape):
+            return replace(self, total=total)
+        before, shapes = self._shapes, self._shapes.grown(shape, by)
+        if not len(shapes):
+            return None
+        if len(before) != len(shapes) and not min(before, shapes, key=len).asks_for(shape):
+            # Other edges.
+            return self._laid_out(self.kinds, total, shapes, MAX_EDGES)
+        by_cpu = raised(self._by_cpu, self._gpus, self._cpu, shape, shape.cpu_milli, by)
+        by_memory = raised(self._by_memory, self._gpus, self._memory, shape, shape.memory_bytes, by)
+        return replace(self, total=total, _shapes=shapes, _by_cpu=by_cpu, _by_memory=by_memory)
 
     @property
     def kind_of_row(self) -> Codes:
@@ -202,29 +188,43 @@ class FitShare:
 
     def share(self, kinds: Amounts, gpus: Amounts, cpu_milli: Amounts, memory_bytes: Amounts) -> Floats:
         """Return P in 0..1 for nodes of these kinds with so much free; arguments broadcast. 0 for kind -1."""
-        return self._weight(kinds, gpus, cpu_milli, memory_bytes) / self.total
+        return self._weight(self._first_place(kinds), gpus, cpu_milli, memory_bytes) / self.total
 
     def expected_fragmentation(self, rows: Rows, gpus: Amounts, cpu_milli: Amounts, memory_bytes: Amounts) -> Floats:
         """Return F in GPUs for rows with so much free (below zero counts as zero); 0 for rows without whole GPUs."""
-        kinds = self.kinds.of_row[rows]
-        free = np.where(kinds < 0, 0, np.maximum(gpus, 0))
-        return free * (self.total - self._weight(kinds, gpus, cpu_milli, memory_bytes)) / self.total
+        kinds = self.kinds.of_row.take(rows)
+        return np.where(kinds < 0, 0.0, self._useless(self._first_place(kinds), gpus, cpu_milli, memory_bytes))
 
-    def _weight(self, kinds: Amounts, gpus: Amounts, cpu_milli: Amounts, memory_bytes: Amounts) -> Floats:
-        # One index into [kind + 1, GPU bucket, other bucket] takes half the time of three. Kind -1 counts from the end.
-        at = np.asarray(kinds) * np.intp(len(self._gpus)) + self._gpus.of_amount(gpus)
+    def growth(self, rows: Rows, free: tuple[IntVector, IntVector, IntVector], taken: tuple[int, int, int]) -> Floats:
+        """Return by how much F grows when so many GPUs, milli-CPU and bytes are taken from what is free on rows."""
+        kinds = self.kinds.of_row.take(rows)
+        place = self._first_place(kinds)
+        left = [amounts - amount for amounts, amount in zip(free, taken, strict=True)]
+        return np.where(kinds < 0, 0.0, self._useless(place, *left) - self._useless(place, *free))
+
+    def _useless(self, place: Places, gpus: Amounts, cpu_milli: Amounts, memory_bytes: Amounts) -> Floats:
+        weight = self._weight(place, gpus, cpu_milli, memory_bytes)
+        return np.asarray(np.maximum(gpus, 0) * (self.total - weight) / self.total)
+
+    def _first_place(self, kinds: Amounts) -> Places:
+        """Return where the tables of kinds begin, in GPU buckets; negative, so counted from the end, for kind -1."""
+        return np.asarray(np.multiply(kinds, len(self._gpus), dtype=np.intp))
+
+    def _weight(self, place: Places, gpus: Amounts, cpu_milli: Amounts, memory_bytes: Amounts) -> Floats:
+        # One index into [kind + 1, GPU bucket, other bucket] takes half the time of three.
+        at = place + self._gpus.of_amount(gpus)
         by_cpu = self._by_cpu.take(at * len(self._cpu) + self._cpu.of_amount(cpu_milli))
-        return np.asarray(
-            np.minimum(by_cpu, self._by_memory.take(at * len(self._memory) + self._memory.of_amount(memory_bytes)))
-        )
+        by_memory = self._by_memory.take(at * len(self._memory) + self._memory.of_amount(memory_bytes))
+        return np.asarray(np.minimum(by_cpu, by_memory))
 
 
 def _weighted(shapes: Shapes, largest: int, weight: Weight) -> Shapes:
-    if weight is Weight.PODS:
-        return shapes
-    # A pod that asks for more than any node has weighs as much as the largest node, however absurd it is.
-    most = min(largest, _MOST_GPUS)
-    return [(shape, pods * min(shape.gpus, most)) for shape, pods in shapes]
+    return [(shape, pods * _weight_of(shape, largest, weight)) for shape, pods in shapes]
+
+
+def _weight_of(shape: Shape, largest: int, weight: Weight) -> int:
+    """Return what one pod weighs: one that asks for more than any node has as much as the largest, however absurd."""
+    return 1 if weight is Weight.PODS else min(shape.gpus, largest, _MOST_GPUS)
 
 
 def _prior(kinds: NodeKinds) -> Shapes:

@@ -148,14 +148,16 @@ def has_room(table: NodeTable, free: IntMatrix, pod: PodInfo, rows: Rows) -> Boo
 def static_verdicts(table: NodeTable, constraints: NodeConstraints, gpu: GpuRequest) -> Verdicts:
     """Judge every node by what does not change as pods come and go; remembered per table while there is room."""
     return table.answers.recall(
-        (constraints, _wishes(gpu)),
+        static_key(constraints, gpu),
         lambda: _static(table, constraints, gpu),
         lambda verdicts: verdicts.size_bytes + constraints.size_bytes,
     )
 
 
-def _wishes(gpu: GpuRequest) -> object:
-    return (gpu.resource, gpu.types, gpu.min_memory_mib, gpu.min_cuda, gpu.min_compute) if gpu.wishful else None
+def static_key(constraints: NodeConstraints, gpu: GpuRequest) -> object:
+    """Return what of a pod the static verdicts depend on."""
+    wishes = (gpu.resource, gpu.types, gpu.min_memory_mib, gpu.min_cuda, gpu.min_compute) if gpu.wishful else None
+    return constraints, wishes
 
 
 def _static(table: NodeTable, constraints: NodeConstraints, gpu: GpuRequest) -> Verdicts:

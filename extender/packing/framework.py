@@ -64,9 +64,11 @@ def normalise(table: NodeTable, rows: Rows, utilities: Utilities) -> Scores:
     """Make scores of utilities: the winner 10, the rest 0..9 by the rank of their utility; equals stay equal."""
     if not len(rows):
         return np.zeros(0, dtype=np.int64)
-    _, rank = np.unique(utilities, return_inverse=True)
-    scores: Scores = (rank * (MAX_SCORE - 1)) // max(1, int(rank.max()))
-    if rank.max() == 0:
-        scores = scores + (MAX_SCORE - 1)
+    ordered, rank = np.sort(utilities), np.zeros(len(rows), dtype=np.int64)
+    np.add.accumulate(ordered[1:] != ordered[:-1], dtype=np.int64, out=rank[1:])
+    # A rank makes score (MAX_SCORE - 1) x rank // last rank: `least` are the smallest utilities of scores 1, 2, ...
+    steps = np.arange(1, MAX_SCORE)
+    least = ordered[rank.searchsorted(-(-steps * rank[-1] // (MAX_SCORE - 1)))]
+    scores: Scores = np.add.reduce(utilities >= least[:, None], axis=0, dtype=np.int8).astype(np.int64)
     scores[winner(table, rows, utilities)] = MAX_SCORE
     return scores

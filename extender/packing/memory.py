@@ -1,15 +1,18 @@
 """What has been worked out of immutable values, kept while there is room. Nobody can tell it from what is new.
 
-Both may be used from several threads: what is worked out twice is the same, and what is forgotten comes again.
+All may be used from several threads: what is worked out twice is the same, and what is forgotten comes again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Collection
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 Owner = TypeVar("Owner")
+State = TypeVar("State")
+Change = TypeVar("Change")
+Key = tuple[str, object]
 
 
 class Memory:
@@ -61,3 +64,42 @@ class ByIdentity(Generic[Owner, T]):
         """Forget everything once most of it belongs to owners that are gone; ``owners`` are there now."""
         if len(self._known) > 2 * owners + 64:
             self._known.clear()
+
+
+class Lineage(Generic[State, Change]):
+    """Values by (kind, key) that follow from one of a line of states, each a change away from the one before.
+
+    What was known of the state before is brought up to date with it, where somebody has said how.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Key, tuple[Any, Callable[[Any, State, Change], Any] | None]] = {}
+
+    def recall(
+        self, key: Key, make: Callable[[], T], follow: Callable[[T, State, Change], T | None] | None = None
+    ) -> T:
+        """Return ``make()``, made once.
+
+        ``follow`` tells what the value becomes in the state after a change, None when it has to be made anew. It is
+        handed on from state to state, so it must hold none of them.
+        """
+        found: T
+        if (known := self._known.get(key)) is not None:
+            found, _ = known
+            return found
+        return self.put(key, make(), follow)
+
+    def put(self, key: Key, value: T, follow: Callable[[T, State, Change], T | None] | None) -> T:
+        """Know a value from now on, whatever was known before, and return it."""
+        self._known[key] = (value, follow)
+        return value
+
+    def inherit(self, before: Lineage[State, Change], state: State, change: Change) -> None:
+        """Take over what can follow a change that has led to ``state``."""
+        for key, (value, follow) in before._known.copy().items():  # at once: readers may be adding
+            if follow is not None and (now := follow(value, state, change)) is not None:
+                self.put(key, now, follow)
+
+    def keep(self, before: Lineage[State, Change], kinds: Collection[str]) -> None:
+        """Take over what was known of some kinds before, and holds still."""
+        self._known.update(entry for entry in before._known.copy().items() if entry[0][0] in kinds)

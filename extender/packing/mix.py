@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from extender.packing.gpu import GpuRequest
+from extender.packing.memory import Lineage
 from extender.packing.resources import CPU, MEMORY
 from extender.packing.selectors import NO_CONSTRAINTS, NodeConstraints
 from extender.packing.table import NodeTable
@@ -24,6 +25,8 @@ T = TypeVar("T")
 
 # Turnover forgets half of what it has seen after so large a share of the cluster's GPUs has started or ended.
 _HALF_LIFE_SHARE: Final = 0.125
+# When more classes change at once, what follows from them is sooner made anew.
+_MOST_CLASSES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,29 +46,44 @@ class PodClass:
         return cls(pod.gpu, pod.requests.get(CPU, 0), pod.requests.get(MEMORY, 0), constraints)
 
 
+Changes = Mapping[PodClass, int]
+"""By how many pods classes have grown; zeros may be among them."""
+
+
 @dataclass(frozen=True, slots=True)
 class DemandMix:
     """How many pods of each class wait or run."""
 
     counts: Mapping[PodClass, int] = field(default_factory=dict)
-    _memo: dict[tuple[str, object], tuple[NodeTable, object]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
+    _memo: Lineage[DemandMix, Changes] = field(default_factory=Lineage, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, pods: Iterable[PodInfo]) -> DemandMix:
         """Count pods; gated ones too, they will come."""
         return cls(dict(Counter(PodClass.of(pod) for pod in pods)))
 
-    def remember(self, table: NodeTable, kind: str, key: object, make: Callable[[], T]) -> T:
+    def remember(
+        self,
+        table: NodeTable,
+        kind: str,
+        key: object,
+        make: Callable[[], T],
+        follow: Callable[[T, NodeTable, Changes], T | None] | None = None,
+    ) -> T:
         """Return ``make()``, computed once per (kind, key) while the nodes stay: what follows from mix and table alone.
 
-        Keys must be few (resources, settings). Pods that get their node and bookings leave all of it alone.
+        Keys must be few (resources, settings). Pods that get their node and bookings leave all of it alone. ``follow``
+        brings the value along when a few classes grow or shrink (None: it cannot); it must give what ``make`` would,
+        and hold no mix.
         """
-        found = self._memo.get((kind, key))
-        if found is None or found[0] is not table:
-            found = self._memo[kind, key] = (table, make())
-        return found[1]  # type: ignore[return-value]
+
+        def followed(found: tuple[NodeTable, T], _: DemandMix, changes: Changes) -> tuple[NodeTable, T] | None:
+            few = follow is not None and len(changes) <= _MOST_CLASSES
+            value = follow(found[1], found[0], changes) if few and follow is not None else None
+            return None if value is None else (found[0], value)
+
+        found = self._memo.recall((kind, key), lambda: (table, make()), followed)
+        return found[1] if found[0] is table else self._memo.put((kind, key), (table, make()), followed)[1]
 
     def moved(self, gone: Iterable[PodInfo], come: Iterable[PodInfo]) -> DemandMix:
         """Return the mix without some of its pods and with others."""
@@ -78,7 +96,11 @@ class DemandMix:
                 counts[key] = count
             elif by:
                 del counts[key]
-        return DemandMix(counts) if any(changes.values()) else self
+        if not any(changes.values()):
+            return self
+        fresh = DemandMix(counts)
+        fresh._memo.inherit(self._memo, fresh, changes)
+        return fresh
 
 
 @dataclass(frozen=True, slots=True)

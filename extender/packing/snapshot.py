@@ -8,7 +8,7 @@ apply watch events one by one or rebuild from scratch.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
@@ -16,6 +16,7 @@ from typing import TypeVar
 import numpy as np
 
 from extender.packing.guidance import Guidance
+from extender.packing.memory import Lineage
 from extender.packing.mix import DemandMix, Turnover
 from extender.packing.resources import PODS, capped_sum, minus
 from extender.packing.table import IntMatrix, IntVector, NodeTable, Rows, frozen
@@ -54,7 +55,7 @@ class Snapshot:
     guidance: Guidance | None = None
     generation: int = 0
     # Not an argument of the constructor, so that ``replace`` gives the new value a fresh one.
-    _memo: dict[tuple[str, object], object] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _memo: Lineage[Snapshot, Collection[int]] = field(default_factory=Lineage, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, nodes: Iterable[NodeInfo], pods: Iterable[PodInfo] = ()) -> Snapshot:
@@ -80,15 +81,20 @@ class Snapshot:
     def __len__(self) -> int:
         return len(self.table)
 
-    def remember(self, kind: str, key: object, make: Callable[[], T]) -> T:
+    def remember(
+        self,
+        kind: str,
+        key: object,
+        make: Callable[[], T],
+        follow: Callable[[T, Snapshot, Collection[int]], T | None] | None = None,
+    ) -> T:
         """Return ``make()``, computed once per (kind, key): what follows from this Snapshot alone.
 
-        A quiet cluster keeps one Snapshot for long: keys must be few (resources, settings), never pods.
+        A quiet cluster keeps one Snapshot for long: keys must be few (resources, settings), never pods. ``follow``
+        brings the value along to the next Snapshot of the same nodes, given the rows on which what is held or booked
+        may have changed (None: it cannot); it must give what ``make`` would there, and hold no Snapshot.
         """
-        found = self._memo.get((kind, key))
-        if found is None:
-            found = self._memo[kind, key] = make()
-        return found  # type: ignore[return-value]
+        return self._memo.recall((kind, key), make, follow)
 
     # -- what is free ------------------------------------------------------------------------------------------
 
@@ -179,7 +185,11 @@ class Snapshot:
         pending.update((pod.uid, pod) for pod in come if pod.waiting)
         fresh = self._laid_out(touched) if nodes is None else self._relaid(touched, NodeTable.of(nodes))
         mix = self.mix.moved(self._counted(gone, fresh), fresh._counted(come, self))  # noqa: SLF001 - one of us
-        return self.succeeded_by(replace(fresh, pending=pending, mix=mix), gone, come)
+        fresh = self.succeeded_by(replace(fresh, pending=pending, mix=mix), gone, come)
+        if fresh.table is self.table:
+            index = self.table.index
+            fresh._memo.inherit(self._memo, fresh, [index[name] for name in touched if name in index])  # noqa: SLF001
+        return fresh
 
     def succeeded_by(self, fresh: Snapshot, gone: Iterable[PodInfo], come: Iterable[PodInfo]) -> Snapshot:
         """Return ``fresh``, which some pods gone and come have made of this Snapshot, with what only history tells."""
@@ -201,7 +211,14 @@ class Snapshot:
 
     def with_booked(self, booked: IntMatrix | None) -> Snapshot:
         """Return the Snapshot with another tentative ledger."""
-        return replace(self, booked=booked)
+        fresh = replace(self, booked=booked)
+        fresh._memo.inherit(self._memo, fresh, self._booked_rows | fresh._booked_rows)  # noqa: SLF001 - one of us
+        return fresh
+
+    @property
+    def _booked_rows(self) -> frozenset[int]:
+        """Return the rows on which something is booked."""
+        return frozenset() if self.booked is None else frozenset(np.flatnonzero(self.booked.any(axis=0)).tolist())
 
     def with_guidance(self, guidance: Guidance | None) -> Snapshot:
         """Return the Snapshot with other guidance, at the price of a few references.
@@ -211,7 +228,7 @@ class Snapshot:
         fresh = replace(self, guidance=guidance)
         known = dict(vars(self))  # at once: readers may be adding what they have worked out
         fresh.__dict__.update({name: value for name, value in known.items() if name not in vars(fresh)})
-        fresh._memo.update(self._memo)  # noqa: SLF001 - one of us
+        fresh.__dict__["_memo"] = self._memo
         return fresh
 
     def _group(self, name: str) -> PodTuple:

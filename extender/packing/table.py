@@ -23,6 +23,7 @@ from extender.packing.types import NodeInfo
 IntVector = npt.NDArray[np.int64]
 IntMatrix = npt.NDArray[np.int64]
 BoolVector = npt.NDArray[np.bool_]
+BoolMatrix = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.int32]
 Rows = npt.NDArray[np.intp]
 T = TypeVar("T")

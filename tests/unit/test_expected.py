@@ -172,3 +172,23 @@ def test_the_estimate_lies_between_the_truth_and_either_resource_alone(asked, fr
     by_cpu = sum(n for n, c, _ in asked if n <= free[0] and c <= free[1]) / total
     by_memory = sum(n for n, _, m in asked if n <= free[0] and m <= free[2]) / total
     assert truth <= found == min(by_cpu, by_memory)
+
+
+@pytest.mark.parametrize("amounts", [12, 2 * MAX_EDGES], ids=["few amounts", "more amounts than edges"])
+def test_a_share_that_follows_pods_one_by_one_is_the_one_of_all_of_them(amounts):
+    random, grid = np.random.default_rng(1), np.meshgrid([0, 1], [0, 1, 2, 8, 9], range(0, 400_000, 999), [0, 8 * GI])
+    there = {at: pod(f"w{at}").gpus(1).cpu(3 * at + 1).memory(8).build() for at in range(amounts)}
+    snapshot = Snapshot.of([A100, T4], there.values())
+    FitShare.of(snapshot, GPU)
+    for step in range(60):
+        at = int(random.integers(amounts))
+        if at in there:
+            snapshot = snapshot.without_pod(there.pop(at))
+        else:
+            gpus, memory = int(random.choice((1, 2, 8, 16))), int(random.choice((7, 8, 40)))
+            made = pod(f"p{step}").gpus(gpus).cpu(3 * int(random.integers(amounts)) + 1).memory(memory)
+            there[at] = (made.select("model", "T4") if random.random() < 0.3 else made).build()
+            snapshot = snapshot.with_pod(there[at])
+        found, anew = FitShare.of(snapshot, GPU), fit_share([A100, T4], there.values())
+        assert found.total == anew.total
+        assert (found.share(*grid) == anew.share(*grid)).all()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from extender.packing.fit import static_verdicts
 from extender.packing.gpu import GpuRequest
-from extender.packing.memory import ByIdentity, Memory
+from extender.packing.memory import ByIdentity, Lineage, Memory
 from extender.packing.selectors import NodeConstraints
 from extender.packing.table import NodeTable
 from tests.builders import node
@@ -48,3 +48,39 @@ def test_constraints_of_many_large_pods_are_not_kept():
         selector = tuple((f"k{line}-{at}", "v" * 40) for line in range(2000))  # about 300 x 0.5 MB
         static_verdicts(table, NodeConstraints(selector=selector), GpuRequest())
     assert len(table.answers) < 200
+
+
+def heir(before, state, change):
+    lineage = Lineage[str, int]()
+    lineage.inherit(before, state, change)
+    return lineage
+
+
+def test_what_was_known_follows_each_change_as_it_comes():
+    first, key, followed = Lineage[str, int](), ("sum", None), []
+
+    def follow(value, state, change):
+        followed.append((state, change))
+        return value + change
+
+    assert first.recall(key, lambda: 1, follow) == 1
+    last = heir(heir(first, "second", 10), "third", 100)
+    assert last.recall(key, lambda: 0, follow) == 111
+    assert followed == [("second", 10), ("third", 100)]
+    assert first.recall(key, lambda: 0, follow) == 1
+
+
+def test_what_cannot_follow_or_does_not_is_made_anew():
+    first = Lineage[str, int]()
+    first.recall(("still", None), lambda: 1)
+    first.recall(("moves", None), lambda: 1, lambda value, _, by: None if by == 10 else value + by)
+    assert [heir(first, "", 1).recall((kind, None), lambda: 7) for kind in ("still", "moves")] == [7, 2]
+    assert heir(heir(first, "", 1), "", 10).recall(("moves", None), lambda: 7) == 7
+
+
+def test_kinds_that_hold_still_are_kept():
+    first, after = Lineage[str, int](), Lineage[str, int]()
+    for kind in ("kept", "not"):
+        first.recall((kind, None), lambda: 1)
+    after.keep(first, {"kept"})
+    assert [after.recall((kind, None), lambda: 2) for kind in ("kept", "not")] == [1, 2]

@@ -8,23 +8,29 @@ goes where it takes nothing from GPUs. Units are GPUs unless a docstring says ot
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
+from extender.packing.alike import AlikeRows
 from extender.packing.contention import contention, model_list
 from extender.packing.expected import FitShare
 from extender.packing.fit import fitting
 from extender.packing.framework import Rows, Utilities
 from extender.packing.kinds import NodeKinds
 from extender.packing.labels import Labels
-from extender.packing.mix import DemandMix, PodClass
+from extender.packing.mix import Changes, PodClass
 from extender.packing.policies import columns
 from extender.packing.resources import CPU, MEMORY, plus
 from extender.packing.snapshot import Snapshot
 from extender.packing.table import IntVector
 from extender.packing.types import PodInfo
+
+_NO_RATIO: Final = -1.0
+# Fewer rows are asked about one by one.
+_MANY: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +48,10 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """One question: a pod that asks for whole GPUs, and the rows on which it fits, with what is free there."""
+    """One question: a pod that asks for whole GPUs, and the rows on which it fits, with what is free there.
+
+    Of many rows that are alike one is asked about: then ``rows`` stand for them, and ``place`` says which for each.
+    """
 
     snapshot: Snapshot
     pod: PodInfo
@@ -50,12 +59,24 @@ class Candidates:
     gpus: IntVector
     cpu_milli: IntVector
     memory_bytes: IntVector
+    place: Rows | None = None
 
     @classmethod
     def of(cls, snapshot: Snapshot, pod: PodInfo, rows: Rows) -> Candidates:
         """Read the free amounts of the rows, the tentative ledger counted as held."""
+        # Nodes that are alike may differ in the labels that a pod prefers.
+        if len(rows) >= _MANY and not pod.preferred:
+            alike = AlikeRows.of(snapshot, pod.gpu.resource)
+            place = alike.of_row.take(rows)
+            if len(alike) < len(rows) and place.min() >= 0:
+                # Of groups without a candidate too, which is cheaper than to leave them out.
+                return cls(snapshot, pod, alike.rows, *alike.free, place)
         gpus, cpu, memory = (columns.free(snapshot, name, rows) for name in (pod.gpu.resource, CPU, MEMORY))
         return cls(snapshot, pod, rows, gpus, cpu, memory)
+
+    def by_row(self, utilities: Utilities) -> Utilities:
+        """Return for each candidate what was worked out for the row that stands for it."""
+        return utilities if self.place is None else utilities.take(self.place)
 
     @property
     def count(self) -> int:
@@ -67,14 +88,8 @@ def fragmentation(question: Candidates) -> Utilities:
     """Return by how much the GPUs that the mix cannot use grow on the node: F(g - n, C - c) - F(g, C)."""
     share = FitShare.of(question.snapshot, question.pod.gpu.resource)
     requests = question.pod.requests
-    before = share.expected_fragmentation(question.rows, question.gpus, question.cpu_milli, question.memory_bytes)
-    after = share.expected_fragmentation(
-        question.rows,
-        np.maximum(question.gpus - question.count, 0),
-        np.maximum(question.cpu_milli - requests.get(CPU, 0), 0),
-        np.maximum(question.memory_bytes - requests.get(MEMORY, 0), 0),
-    )
-    return after - before
+    free = (question.gpus, question.cpu_milli, question.memory_bytes)
+    return share.growth(question.rows, free, (question.count, requests.get(CPU, 0), requests.get(MEMORY, 0)))
 
 
 def guard(question: Candidates) -> Utilities:
@@ -82,7 +97,8 @@ def guard(question: Candidates) -> Utilities:
     resource = question.pod.gpu.resource
     state = contention(question.snapshot, resource)
     pressure = state.pressure(model_list(question.snapshot.table, PodClass.of(question.pod)).accepted)
-    cost: Utilities = question.count * np.append(pressure, 0.0)[state.groups.of_row[question.rows]]
+    # Group -1, GPUs that are not whole, reads the last entry.
+    cost: Utilities = question.count * np.concatenate((pressure, [0.0]))[state.groups.of_row[question.rows]]
     return cost
 
 
@@ -91,42 +107,55 @@ def large_node(question: Candidates) -> Utilities:
 
     Small pods use large nodes last, the more so the wholer the node stays; filling one up costs nothing.
     """
-    resource = question.pod.gpu.resource
-    table = question.snapshot.table
-    largest = NodeKinds.of(table, resource).largest
-    if 4 * question.count > largest:
+    kinds = NodeKinds.of(question.snapshot.table, question.pod.gpu.resource)
+    if 4 * question.count > kinds.largest:
         return np.zeros(len(question.rows))
-    is_largest = table.whole(resource)[question.rows] & (table.allocatable_of(resource)[question.rows] == largest)
+    # Kind -1, no whole GPUs, reads the last entry.
+    charge = question.count * np.concatenate((kinds.gpus == kinds.largest, [False]), dtype=np.float64)
     left = np.maximum(question.gpus - question.count, 0)
-    cost: Utilities = float(question.count) * is_largest * left / largest
+    cost: Utilities = charge[kinds.of_row[question.rows]] * left / kinds.largest
     return cost
 
 
 def cpu_ratio(question: Candidates) -> Utilities:
     """Return n |C/g - c/n| / r: how badly the node's CPU per free GPU suits the pod, r the largest ratio asked for."""
     table, mix, resource = question.snapshot.table, question.snapshot.mix, question.pod.gpu.resource
-    largest = mix.remember(table, "cpu ratio", resource, lambda: _largest_ratio(mix, resource))
+    largest = mix.remember(
+        table,
+        "cpu ratio",
+        resource,
+        lambda: _largest_ratio(mix.counts, resource),
+        lambda found, _, changes: _followed_ratio(found, changes, resource),
+    )
+    largest = 1.0 if largest == _NO_RATIO else largest
     own = question.pod.requests.get(CPU, 0) / question.count
     there = np.minimum(question.cpu_milli / np.maximum(question.gpus, 1), largest)
     return question.count * np.abs(there - own) / max(largest, 1.0)
 
 
-def _largest_ratio(mix: DemandMix, resource: str) -> float:
-    ratios = (c.cpu_milli / c.gpu.count for c in mix.counts if c.gpu.resource == resource and c.gpu.count)
-    return max(ratios, default=1.0)
+def _largest_ratio(classes: Iterable[PodClass], resource: str) -> float:
+    ratios = (c.cpu_milli / c.gpu.count for c in classes if c.gpu.resource == resource and c.gpu.count)
+    return max(ratios, default=_NO_RATIO)
 
 
-def ladder(question: Candidates) -> Utilities:
+def _followed_ratio(found: float, changes: Changes, resource: str) -> float | None:
+    """Return the largest ratio once classes have grown or shrunk; None when the class that had it may be gone."""
+    found = max(found, _largest_ratio((pods for pods, by in changes.items() if by > 0), resource))
+    shrunk = _largest_ratio((pods for pods, by in changes.items() if by < 0), resource)
+    return None if _NO_RATIO < shrunk == found else found
+
+
+def ladder(question: Candidates) -> Utilities | float:
     """Return n times the penalty of the node's model on the pod's own type ladder."""
     if not question.pod.gpu.types:
-        return np.zeros(len(question.rows))
+        return 0.0
     column = question.snapshot.table.models(question.pod.gpu.resource)
     penalties = np.array([*(question.pod.gpu.penalty(m) for m in column.models), 0.0])
     cost: Utilities = question.count * np.minimum(penalties, 1e6)[column.codes[question.rows]]
     return cost
 
 
-def preference(question: Candidates) -> Utilities:
+def preference(question: Candidates) -> Utilities | float:
     """Return n times the share of the pod's preferred node affinity that a node misses; the best feasible node has all.
 
     In-tree NodeAffinity scales its score by the best feasible node likewise; at a weight that decides, that score is
@@ -134,12 +163,12 @@ def preference(question: Candidates) -> Utilities:
     """
     pod = question.pod
     if not pod.preferred:
-        return np.zeros(len(question.rows))
+        return 0.0
     matched = Labels.of(question.snapshot.table).preferred(pod.preferred)
     everywhere = np.arange(len(question.snapshot))
     best = float(matched[fitting(question.snapshot, pod, everywhere)].max(initial=0))
     if not best:
-        return np.zeros(len(question.rows))
+        return 0.0
     return question.count * (1.0 - np.minimum(matched[question.rows] / best, 1.0))
 
 
@@ -150,7 +179,7 @@ def tie(question: Candidates) -> Utilities:
     return 1e-3 * left + 1e-6 * np.minimum(cores, 1e3)
 
 
-TERMS: tuple[tuple[str, Callable[[Candidates], Utilities]], ...] = (
+TERMS: tuple[tuple[str, Callable[[Candidates], Utilities | float]], ...] = (
     ("fragmentation", fragmentation),
     ("guard", guard),
     ("large_node", large_node),
@@ -175,18 +204,24 @@ class HoleAware:
         if not pod.gpu.whole or pod.gpu.resource not in snapshot.table.axis.index:
             return -columns.free(snapshot, pod.gpu.resource, rows).astype(np.float64)
         question = Candidates.of(snapshot, pod, rows)
+        return question.by_row(self.utilities(question))
+
+    def utilities(self, question: Candidates) -> Utilities:
+        """Return minus the cost of each row of the question."""
         return -(self.cost(question) + tie(question))
 
     def cost(self, question: Candidates) -> Utilities:
         """Return the weighted sum of the terms."""
-        total = self.weights.type_rank * self._dearness(question)
+        total = np.zeros(len(question.rows)) + self.weights.type_rank * self._dearness(question)
         for name, term in TERMS:
             if (weight := getattr(self.weights, name)) != 0:
                 total = total + weight * term(question)
         return total
 
-    def _dearness(self, question: Candidates) -> Utilities:
+    def _dearness(self, question: Candidates) -> Utilities | float:
         """Return n times the place of the node's model in ``type_rank`` (0 when it is not in it)."""
+        if not self.type_rank:
+            return 0.0
         place = {label: at for at, label in enumerate(self.type_rank)}
         column = question.snapshot.table.models(question.pod.gpu.resource)
         places = np.array([*(float(place.get(m.label or "", 0)) for m in column.models), 0.0])

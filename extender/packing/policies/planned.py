@@ -46,13 +46,15 @@ class Planned:
 
     def score(self, snapshot: Snapshot, pod: PodInfo, rows: Rows) -> Utilities:
         """Return minus the cost, in GPUs."""
-        utilities = self.base.score(snapshot, pod, rows)
         guidance = snapshot.guidance
         if guidance is None:
-            return utilities
+            return self.base.score(snapshot, pod, rows)
         quotas = guidance.quotas.get(pod.gpu.resource)
-        if quotas is not None and self.follows_quotas(snapshot):
-            utilities = utilities - self._guided(quotas, Candidates.of(snapshot, pod, rows))
+        if quotas is not None and pod.gpu.whole and self.follows_quotas(snapshot):
+            question = Candidates.of(snapshot, pod, rows)
+            utilities = question.by_row(self.base.utilities(question) - self._guided(quotas, question))
+        else:
+            utilities = self.base.score(snapshot, pod, rows)
         row = snapshot.table.index.get(guidance.nodes.get(pod.uid, ""))
         return utilities if row is None else utilities + _PLANNED_NODE * (rows == row)
 

@@ -1,0 +1,129 @@
+"""Rows that are alike to whoever packs whole GPUs: the same model and kind, and as much free of GPUs, CPU and memory.
+
+What is asked of many rows is asked once of each group, then read off by row. Booked amounts are not free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from extender.packing.kinds import NodeKinds
+from extender.packing.resources import CPU, MEMORY
+from extender.packing.snapshot import Snapshot
+from extender.packing.table import IntMatrix, IntVector, NodeTable, Rows, frozen
+
+# Grouping anew costs as much as so many changed rows.
+_MOST_CHANGED: Final = 32
+_SPARE_GROUPS: Final = 64
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class AlikeRows:
+    """The rows of a Snapshot with a GPU free, grouped.
+
+    Attributes:
+        of_row: intp [node], the group of each row; -1 without a free GPU.
+        columns: int64 [4, group]: a row that stands for all that is the same as long as the nodes are, then what is
+            free of GPUs, milli-CPU and bytes, never below zero. Rows of some groups may all be gone.
+        most: with more groups than this, those without rows are to be dropped.
+    """
+
+    of_row: Rows
+    columns: IntMatrix
+    most: int
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, resource: str) -> AlikeRows:
+        """Return the groups for one GPU resource; remembered per Snapshot, and brought from one to the next."""
+
+        def followed(found: AlikeRows, now: Snapshot, rows: Collection[int]) -> AlikeRows | None:
+            return found._moved(now, resource, rows) if len(rows) <= _MOST_CHANGED else None
+
+        return snapshot.remember("alike", resource, lambda: cls._of(snapshot, resource), followed)
+
+    @classmethod
+    def _of(cls, snapshot: Snapshot, resource: str) -> AlikeRows:
+        rows = np.flatnonzero(snapshot.free_for_score_of(resource, np.arange(len(snapshot))))
+        columns = _columns(snapshot, resource, rows)
+        code = columns[0]
+        for amounts in columns[1:]:
+            _, place = np.unique(amounts, return_inverse=True)
+            # Numbered anew each time, the product stays below the square of the nodes.
+            _, code = np.unique(code * len(place) + place, return_inverse=True)
+        _, first, group = np.unique(code, return_index=True, return_inverse=True)
+        of_row = np.full(len(snapshot), -1, dtype=np.intp)
+        of_row[rows] = group
+        return cls._laid_out(of_row, columns[:, first])
+
+    @classmethod
+    def _laid_out(cls, of_row: Rows, columns: IntMatrix) -> AlikeRows:
+        return cls(frozen(of_row), frozen(columns), columns.shape[1] * 5 // 4 + _SPARE_GROUPS)
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    @property
+    def rows(self) -> Rows:
+        """Return intp [group]: a row of the same model and kind, whatever is free on it."""
+        rows: Rows = self.columns[0].astype(np.intp)
+        return rows
+
+    @property
+    def free(self) -> tuple[IntVector, IntVector, IntVector]:
+        """Return int64 [group] three times: free GPUs, milli-CPU and bytes."""
+        _, gpus, cpu_milli, memory_bytes = self.columns
+        return gpus, cpu_milli, memory_bytes
+
+    def _moved(self, snapshot: Snapshot, resource: str, rows: Collection[int]) -> AlikeRows:
+        """Return the groups once other amounts may be free on some rows."""
+        if not rows:
+            return self
+        of_row, columns = self.of_row.copy(), self.columns
+        changed = np.fromiter(rows, dtype=np.intp, count=len(rows))
+        for row, column in zip(changed.tolist(), _columns(snapshot, resource, changed).T, strict=True):
+            of_row[row] = group = _group(columns, column)
+            if group == columns.shape[1]:
+                columns = np.concatenate((columns, column[:, None]), axis=1)
+        if columns.shape[1] > self.most:
+            return self._pressed(of_row, columns)
+        return replace(self, of_row=frozen(of_row), columns=frozen(columns))
+
+    @classmethod
+    def _pressed(cls, of_row: Rows, columns: IntMatrix) -> AlikeRows:
+        lives = np.bincount(of_row + 1, minlength=columns.shape[1] + 1)[1:] > 0
+        # -1 reads the last entry.
+        number = np.append(np.cumsum(lives) - 1, -1)
+        return cls._laid_out(number[of_row], columns[:, lives])
+
+
+def _group(columns: IntMatrix, column: IntVector) -> int:
+    """Return the group of a row, one more than there are when it is like none of them; -1 without a free GPU."""
+    same, gpus, cpu, memory = column.tolist()
+    if not gpus:
+        return -1
+    # CPU tells most groups apart: what follows looks at few.
+    at = np.flatnonzero(columns[2] == cpu)
+    found = at[(columns[0, at] == same) & (columns[1, at] == gpus) & (columns[3, at] == memory)]
+    return int(found[0]) if len(found) else columns.shape[1]
+
+
+def _columns(snapshot: Snapshot, resource: str, rows: Rows) -> IntMatrix:
+    stands_for = snapshot.table.remember("same nodes", resource, lambda: _same_nodes(snapshot.table, resource))
+    columns = np.empty((4, len(rows)), dtype=np.int64)
+    columns[0] = stands_for[rows]
+    for column, name in zip(columns[1:], (resource, CPU, MEMORY), strict=True):
+        column[:] = snapshot.free_for_score_of(name, rows)
+    return columns
+
+
+def _same_nodes(table: NodeTable, resource: str) -> IntVector:
+    """Return int64 [node]: for each row the first one of the same model and kind."""
+    codes = table.models(resource).codes.astype(np.int64)
+    _, first, of_row = np.unique(
+        codes * (len(table) + 1) + NodeKinds.of(table, resource).of_row, return_index=True, return_inverse=True
+    )
+    return frozen(first[of_row].astype(np.int64))
