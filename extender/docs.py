@@ -46,7 +46,7 @@ server:
 gpus:
   type_rank: [Tesla-T4, NVIDIA-A100-SXM4-80GB]
 scoring:
-  policy: hole-aware
+  policy: planned
 ```
 
 - The variable of a field is `{ENV_PREFIX}<SECTION>__<FIELD>`. Its value is read as YAML: `8`, `true`, `null`,

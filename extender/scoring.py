@@ -24,4 +24,6 @@ def make_policy(config: Config) -> Policy:
         type_rank=given.type_rank_weight,
     )
     base = HoleAware(weights=weights, type_rank=config.gpus.type_rank)
-    return base if config.scoring.policy == base.name else Planned(base=base, quota=given.quota_weight)
+    if config.scoring.policy == base.name:
+        return base
+    return Planned(base=base, quota=given.quota_weight, cpu_quota=given.cpu_quota_weight)

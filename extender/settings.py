@@ -281,8 +281,13 @@ class Parameters(Section):
     )
     quota_weight: Weight = Field(
         3.0,
-        description="Factor of the quotas that `planned` follows while the cluster fills. 3: a pod leaves its nodes "
-        "by plan when the GPUs that would strand there are worth more.",
+        description="Factor of the quotas of kinds of nodes that `planned` follows while the cluster fills. 3: a pod "
+        "leaves the model and size it should take when the GPUs that would strand there are worth more.",
+    )
+    cpu_quota_weight: Weight = Field(
+        0.5,
+        description="Factor of the quotas of nodes of a kind by their free CPU, likewise. 0.5: which node, not whether "
+        "a whole one is opened; 3 opened a tenth more of them on clusters that stayed half empty.",
     )
     type_rank_weight: Weight = Field(
         0.05,
@@ -294,11 +299,11 @@ class Scoring(Section):
     """Which policy scores nodes, and with what settings."""
 
     policy: str = Field(
-        "hole-aware",
+        "planned",
         validate_default=True,
-        description="Name of the policy. `hole-aware` keeps whole nodes whole, and contended GPU models for those who "
-        "need them. `planned` is the same with what is solved beside the requests: better on clusters that fill up, a "
-        "little worse on those that stay half empty.",
+        description="Name of the policy. `planned` keeps whole nodes whole and contended GPU models for those who need "
+        "them, and follows what is solved beside the requests: quotas while the cluster fills, the joint plan of the "
+        "queue. `hole-aware` is the same without a planner.",
     )
     parameters: Parameters = Field(Parameters(), description="Weights of the policy's terms.")
 

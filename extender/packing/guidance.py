@@ -50,6 +50,14 @@ class Quotas:
     groups: Mapping[PodClass, int]
     wanted: Floats
 
+    def wanted_by(self, pods: PodClass, kinds: NodeKinds) -> Floats | None:
+        """Return float [kind x CPU_CLASSES], GPUs, what a class of pods should take in each column.
+
+        None where they give it nothing: they are of other nodes, or were solved before its like was seen.
+        """
+        group = self.groups.get(pods) if self.speak_of(kinds) else None
+        return self.wanted[group] if group is not None and self.wanted[group].max(initial=0.0) > 0.0 else None
+
     def speak_of(self, kinds: NodeKinds) -> bool:
         """Tell whether the columns are of these kinds."""
         return self.signature is kinds.signature or self.signature == kinds.signature

@@ -81,7 +81,7 @@ class Holds:
     next_deadline: float = float("inf")
 
     def renewed(self, snapshot: Snapshot, now: float, rules: HoldRules) -> Holds:
-        """Return the holds for the present state: by priority, then age, each pod on the block that it leaves fullest.
+        """Return the holds for the present state: by priority, size, age, each pod on the block that it leaves fullest.
 
         A pod keeps its node for as long as it fits there; its turn goes on wherever it is.
         """
@@ -155,13 +155,13 @@ def _may(turns: Mapping[str, Turn], key: str, now: float) -> bool:
 
 
 def _waiting(snapshot: Snapshot) -> list[PodInfo]:
-    """Return the pods for which a node may be held, in the order in which kube-scheduler takes them."""
+    """Return the pods for which a node may be held: by priority as in kube-scheduler's queue, then the largest."""
     found = [
         pod
         for pod in snapshot.pending.values()
         if pod.refused and not pod.gated and pod.gpu.whole and pod.gpu.count >= _SMALLEST
     ]
-    return sorted(found, key=lambda pod: (-pod.priority, pod.created, pod.uid))
+    return sorted(found, key=lambda pod: (-pod.priority, -pod.gpu.count, pod.created, pod.uid))
 
 
 def _fitting(snapshot: Snapshot, pods: list[PodInfo]) -> Iterator[tuple[PodInfo, BoolVector]]:

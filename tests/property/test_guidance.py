@@ -46,18 +46,23 @@ def expected(snapshot, asked, row, base):
     guidance, name, free = snapshot.guidance, snapshot.table.names[row], snapshot.free_for_score
     bonus = 1e9 if guidance.nodes.get(asked.uid) == name else 0.0
     of_resource = guidance.quotas.get(asked.gpu.resource)
-    if of_resource is None:
+    if of_resource is None or not asked.gpu.whole:
         return base + bonus
     wanted = of_resource.wanted[of_resource.groups[PodClass.of(asked)]].tolist()
     kind = int(NodeKinds.of(snapshot.table, asked.gpu.resource).of_row[row])
-    most = max(wanted, default=0.0)
+    by_kind = [sum(wanted[i : i + CPU_CLASSES]) for i in range(0, len(wanted), CPU_CLASSES)]
     axis, n = snapshot.table.axis.index, asked.gpu.count
     gpus, cpu = (max(0, int(free[axis[name], row])) for name in (asked.gpu.resource, "cpu"))
-    there = wanted[kind * CPU_CLASSES + min(cpu // max(gpus, 1) // 2000, CPU_CLASSES - 1)] if kind >= 0 else 0.0
+    column = kind * CPU_CLASSES + min(cpu // max(gpus, 1) // 2000, CPU_CLASSES - 1)
     ratios = [c.cpu_milli / c.gpu.count for c in snapshot.mix.counts if c.gpu.resource == asked.gpu.resource]
     largest = max(ratios, default=1.0)
     off = n * abs(min(cpu / max(gpus, 1), largest) - asked.requests.get("cpu", 0) / n) / max(largest, 1.0)
-    return base - (3.0 * n * (1 - there / most) + 0.9 * off if most else 0.0) + bonus
+    if not any(wanted):
+        return base + bonus
+    missed = [
+        1.0 - (given[place] / max(given) if kind >= 0 else 0.0) for given, place in ((by_kind, kind), (wanted, column))
+    ]
+    return base - (3.0 * n * missed[0] + 0.5 * n * missed[1] + 0.9 * off) + bonus
 
 
 @given(world=worlds(), asked=waiting_pods())
@@ -93,7 +98,7 @@ def test_quotas_for_other_nodes_or_under_departures_change_nothing(world, asked,
     stale = {r: replace(q, signature=("another table",)) for r, q in snapshot.guidance.quotas.items()}
     assert PLANNED.score(snapshot.with_guidance(Guidance(stale)), asked, rows).tolist() == without
     in_balance = replace(snapshot, turnover=Turnover(started=10.0, ended=5.0))
-    assert PLANNED.score(in_balance, asked, rows).tolist() == without
+    assert PLANNED.score(in_balance, asked, rows).tolist() == HOLE_AWARE.score(in_balance, asked, rows).tolist()
 
 
 @given(world=worlds(), random=RANDOM)

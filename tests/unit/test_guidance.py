@@ -63,19 +63,34 @@ def test_cpu_poor_nodes_are_for_pods_that_ask_for_little():
     ]
 
 
-def test_quota_grows_with_the_distance_from_the_best_column():
-    asked = pod("p").gpus(2).build()
+def test_quota_grows_with_the_distance_from_the_best_place():
+    snapshot = small_cluster(asked := pod("p").gpus(2).build())
+    question = Candidates.of(snapshot, asked, np.arange(3) % 2)
+    assert quota(question, np.array([3.0, 12.0]), np.array([0, 1, -2])).tolist() == [2 * (1 - 3 / 12), 0.0, 2.0]
+
+
+def test_quotas_tell_what_a_class_of_pods_should_take_or_nothing():
+    asked, other = pod("p").gpus(2).build(), pod("q").gpus(4).build()
     snapshot = small_cluster(asked)
     kinds = NodeKinds.of(snapshot.table, GPU)
-    wanted = np.zeros((1, len(kinds) * CPU_CLASSES))
-    # 96 cores for 8 GPUs: 12 a GPU, class 6 of steps of 2.
-    for name, gpus in (("h", 3.0), ("t", 12.0)):
-        wanted[0, kinds.of_row[snapshot.table.index[name]] * CPU_CLASSES + 6] = gpus
-    of_resource = Quotas(kinds.signature, {PodClass.of(asked): 0}, wanted)
-    question = Candidates.of(snapshot, asked, np.array([snapshot.table.index[name] for name in ("h", "t")]))
-    cost = quota(of_resource, question)
-    assert cost is not None
-    assert cost.tolist() == [2 * (1 - 3 / 12), 0.0]
+    wanted = np.zeros((2, len(kinds) * CPU_CLASSES))
+    wanted[0, 6] = 3.0
+    of_resource = Quotas(kinds.signature, {PodClass.of(asked): 0, PodClass.of(other): 1}, wanted)
+    found = of_resource.wanted_by(PodClass.of(asked), kinds)
+    assert found is not None
+    assert found.tolist() == wanted[0].tolist()
+    assert of_resource.wanted_by(PodClass.of(other), kinds) is None
+    assert of_resource.wanted_by(PodClass.of(pod("x").gpus(1).build()), kinds) is None
+
+
+def test_with_room_to_spare_quotas_do_not_open_whole_nodes():
+    # The quotas are for demand as large as the room, whatever comes, so they send pods to untouched nodes too.
+    nodes = [node(f"n{i}").gpus(8, H100).build() for i in range(4)]
+    running = [pod(f"r{i}").gpus(1).cpu(4).on("n0").build() for i in range(4)]
+    snapshot = Snapshot.of(nodes, [*running, *(pod(f"w{i}").gpus(1).cpu(8).build() for i in range(4))])
+    for waiting in list(snapshot.pending.values()):
+        guided = snapshot.with_guidance(Guidance({GPU: solved(snapshot)}))
+        assert guided.table.names[best_row(Planned(), guided, waiting, np.arange(4))] == "n0"
 
 
 def test_columns_are_kinds_by_classes_of_cpu_per_gpu():

@@ -1,6 +1,6 @@
-"""``planned``: the cost of hole-aware, and where a planner has worked something out ahead, that too.
+"""``planned``, the default: the cost of hole-aware, and where a planner has worked something out ahead, that too.
 
-    cost = cost of hole-aware + quota + cpu_match        (the latter two while the cluster fills)
+    cost = cost of hole-aware + quota + cpu_quota + cpu_match        (the latter three while the cluster fills)
 
 The node that the joint plan gives to a pod comes before all others.
 
@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from extender.packing.framework import Rows, Utilities
-from extender.packing.guidance import Quotas, column_of
+from extender.packing.guidance import CPU_CLASSES, Floats, Quotas, column_of
 from extender.packing.kinds import NodeKinds
 from extender.packing.mix import PodClass
 from extender.packing.policies.hole_aware import Candidates, HoleAware, cpu_ratio
@@ -32,7 +32,9 @@ class Planned:
 
     Attributes:
         base: what scores without a planner.
-        quota: weight of the quota term.
+        quota: weight of the quota of kinds: which model, which size of node.
+        cpu_quota: weight of the quota of columns: which nodes of the kind by their free CPU. Little, because with room
+            to spare it would open whole nodes where started ones do.
         cpu_match: weight of the term ``cpu_ratio`` on top of the base's: what quotas leave open goes by CPU.
         filling: the quotas count while so small a share of what has started of late has ended. Under departures they
             break up whole nodes.
@@ -41,6 +43,7 @@ class Planned:
     name: str = "planned"
     base: HoleAware = field(default_factory=HoleAware)
     quota: float = 3.0
+    cpu_quota: float = 0.5
     cpu_match: float = 0.9
     filling: float = 0.5
 
@@ -64,24 +67,21 @@ class Planned:
 
     def _guided(self, quotas: Quotas, question: Candidates) -> Utilities:
         """Return the cost of leaving the quotas; 0 for pods they do not speak of."""
-        cost = quota(quotas, question)
-        if cost is None:
+        kinds = NodeKinds.of(question.snapshot.table, question.pod.gpu.resource)
+        wanted = quotas.wanted_by(PodClass.of(question.pod), kinds)
+        if wanted is None:
             return np.zeros(len(question.rows))
-        return self.quota * cost + self.cpu_match * cpu_ratio(question)
+        of_row = kinds.of_row[question.rows]
+        by_kind = quota(question, wanted.reshape(-1, CPU_CLASSES).sum(axis=1), of_row)
+        by_column = quota(question, wanted, column_of(of_row, question.gpus, question.cpu_milli))
+        return self.quota * by_kind + self.cpu_quota * by_column + self.cpu_match * cpu_ratio(question)
 
 
-def quota(quotas: Quotas, question: Candidates) -> Utilities | None:
-    """Return n (1 - q/max q): q is what the quotas give the pod's group in the node's column, max q in its best one.
+def quota(question: Candidates, wanted: Floats, place: Rows) -> Utilities:
+    """Return n (1 - q/max q): q is what the quotas give the pod's group in the node's place, max q in its best one.
 
-    None where they give the pod nothing: they are of other nodes, or were solved before its like was seen.
+    A place is a kind of nodes or a column of them; negative, without whole GPUs, it gets nothing.
     """
-    kinds = NodeKinds.of(question.snapshot.table, question.pod.gpu.resource)
-    group = quotas.groups.get(PodClass.of(question.pod)) if quotas.speak_of(kinds) else None
-    most = 0.0 if group is None else float(quotas.wanted[group].max(initial=0.0))
-    if group is None or most <= 0.0:
-        return None
-    of_row = kinds.of_row[question.rows]
-    # Kind -1, no whole GPUs, reads the last entry.
-    column = np.where(of_row < 0, -1, column_of(of_row, question.gpus, question.cpu_milli))
-    cost: Utilities = question.count * (1.0 - np.append(quotas.wanted[group] / most, 0.0)[column])
+    share = np.concatenate((wanted / wanted.max(), [0.0]))
+    cost: Utilities = question.count * (1.0 - share[np.maximum(place, -1)])
     return cost
