@@ -50,11 +50,12 @@ class HoldRules:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A node promised to a pod until some time, in seconds."""
+    """A node promised to a pod until some time, in seconds; ``as_large`` counts the pods there of at least its size."""
 
     pod: PodInfo
     node: str
     until: float
+    as_large: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,8 @@ class Holds:
     def renewed(self, snapshot: Snapshot, now: float, rules: HoldRules) -> Holds:
         """Return the holds for the present state: by priority, size, age, each pod on the block that it leaves fullest.
 
-        A pod keeps its node for as long as it fits there; its turn goes on wherever it is.
+        A pod keeps its node for as long as it fits there; its turn goes on wherever it is. But where one of its like
+        has come to the node first, the block has gone whole to whom it is kept for, and the turn never was.
         """
         waiting = _waiting(snapshot) if rules.seconds > 0 else []
         if not waiting:
@@ -98,10 +100,20 @@ class Holds:
             }
 
         pods, nodes = known(self.pods), known(self.nodes)
+        for hold in self._taken_whole(snapshot):
+            pods.pop(hold.pod.uid, None)
+            nodes.pop(hold.node, None)
         lines = self._lines(snapshot, [pod for pod in waiting if _may(pods, pod.uid, now)], pods, nodes, now, rules)
         ends = [turn.end for turn in (*pods.values(), *nodes.values())]
         deadlines = [end if end > now else end + rules.rest_seconds for end in ends]
         return Holds(lines, pods, nodes, min(deadlines, default=float("inf")))
+
+    def _taken_whole(self, snapshot: Snapshot) -> Iterator[Hold]:
+        """Yield the promises to whose nodes a pod of at least the size has come, another one."""
+        for hold in self.lines.values():
+            row = snapshot.table.index.get(hold.node)
+            if row is not None and _as_large(snapshot, row, hold.pod) > hold.as_large:
+                yield hold
 
     def _lines(
         self,
@@ -128,7 +140,7 @@ class Holds:
             row = before if before is not None and before in rows else _tightest(snapshot, pod, rows)
             turn = pods.setdefault(pod.uid, Turn(pod.uid, now + rules.seconds))
             node_turn = nodes.setdefault(names[row], turn)
-            lines[pod.uid] = Hold(pod, names[row], min(turn.end, node_turn.end))
+            lines[pod.uid] = Hold(pod, names[row], min(turn.end, node_turn.end), _as_large(snapshot, row, pod))
             promised[row].update({PODS: 1, **pod.requests})
             if len(lines) == rules.limit:
                 break
@@ -176,6 +188,12 @@ def _fitting(snapshot: Snapshot, pods: list[PodInfo]) -> Iterator[tuple[PodInfo,
             masks[key] = fitting(snapshot, pod, everywhere)
         if masks[key].any():
             yield pod, masks[key]
+
+
+def _as_large(snapshot: Snapshot, row: int, pod: PodInfo) -> int:
+    """Count the pods on a row that hold as many GPUs as the pod asks for, or more."""
+    mine = pod.gpu
+    return sum(p.gpu.resource == mine.resource and p.gpu.count >= mine.count for p in snapshot.pods[row])
 
 
 def _outranks(holder: PodInfo, pod: PodInfo) -> bool:

@@ -98,9 +98,29 @@ def test_the_tightest_block_is_taken_and_kept_while_it_fits() -> None:
     again = held(cluster(four, free=(4, 5)), now=3, before=first)
     assert nodes_of(again) == {"four": "n1"}  # n0 would be tighter: but then the deadline could be put off for ever
     assert deadlines(again) == [15]
-    moved = held(cluster(four, free=(4, 3)), now=4, before=again)
-    assert nodes_of(moved) == {"four": "n0"}
-    assert deadlines(moved) == [15], "a pod's turn goes on wherever it is"
+
+
+def test_who_is_forestalled_by_its_like_rests_no_more_than_the_node() -> None:
+    nodes = [node("n0").gpus(8, H100).build()]
+    first = held(Snapshot.of(nodes, [BIG.build()]), now=0)
+    taken = held(Snapshot.of(nodes, [BIG.build(), pod("like").gpus(8).on("n0").build()]), now=5, before=first)
+    assert (taken.lines, taken.pods, taken.nodes) == ({}, {}, {})
+    assert deadlines(held(Snapshot.of(nodes, [BIG.build()]), now=20, before=taken)) == [35]
+
+
+def test_who_is_forestalled_by_smaller_pods_has_had_part_of_its_turn() -> None:
+    nodes = [node(name).gpus(8, H100).build() for name in ("n0", "n1")]
+    first = held(Snapshot.of(nodes, [BIG.build()]), now=0)
+    (name,) = nodes_of(first).values()
+    # Its scheduler was asked before the promise.
+    moved = held(Snapshot.of(nodes, [BIG.build(), pod("small").gpus(1).on(name).build()]), now=5, before=first)
+    assert nodes_of(moved) == {"big": "n1" if name == "n0" else "n0"}
+    assert deadlines(moved) == [15]
+
+
+def test_the_largest_come_first_then_the_oldest() -> None:
+    waiting = [pod("four").gpus(4).refused().created(10), pod("eight").gpus(8).refused().created(20)]
+    assert nodes_of(held(cluster(*waiting, free=(8,)))) == {"eight": "n0"}
 
 
 def test_priority_goes_first_then_age_and_no_more_than_the_limit() -> None:
