@@ -34,7 +34,7 @@ from extender.solverprocess import SolverError
 
 SOLVE: Final = "extender.packing.solvers:solve"
 _LOG: Final = logging.getLogger(__name__)
-_TICK_SECONDS: Final = 0.2
+_TICK_SECONDS: Final = 0.05
 _MAX_BACKOFF_SECONDS: Final = 60.0
 _DOUBLINGS: Final = 16
 _END_SECONDS: Final = 5.0
@@ -59,8 +59,8 @@ class Solver(Protocol):
 class _Pace:
     """When a kind of question is due: after a change of the cluster, not too often, after failures ever later."""
 
-    def __init__(self, settings: PlanningSettings) -> None:
-        self._settings = settings
+    def __init__(self, period_seconds: float, stale_seconds: float) -> None:
+        self._period_seconds, self._stale_seconds = period_seconds, stale_seconds
         self._not_before = 0.0
         self._published: float | None = None
         self._generation = -1
@@ -74,18 +74,16 @@ class _Pace:
         """Note an answer; the child may be busy with such questions for a third of the time at most."""
         self.failures = 0
         self._published, self._generation = now, generation
-        self._not_before = now + max(self._settings.period_seconds, 2.0 * seconds)
+        self._not_before = now + max(self._period_seconds, 2.0 * seconds)
 
     def failed(self, now: float) -> None:
         """Note that there was no answer."""
         self.failures += 1
-        self._not_before = now + min(
-            _MAX_BACKOFF_SECONDS, self._settings.period_seconds * 2.0 ** min(self.failures, _DOUBLINGS)
-        )
+        self._not_before = now + min(_MAX_BACKOFF_SECONDS, self._period_seconds * 2.0 ** min(self.failures, _DOUBLINGS))
 
     def stale(self, generation: int, now: float) -> bool:
         """Tell, once, that the last answer has not followed the cluster for too long."""
-        old = self._published is not None and now > self._published + self._settings.stale_seconds
+        old = self._published is not None and now > self._published + self._stale_seconds
         if old and generation != self._generation:
             self._published = None
             return True
@@ -111,7 +109,8 @@ class Planning:
         self._clock = clock
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._quotas, self._queue = _Pace(settings), _Pace(settings)
+        self._quotas = _Pace(settings.quota_period_seconds, settings.stale_seconds)
+        self._queue = _Pace(settings.period_seconds, settings.stale_seconds)
         self._planned: Snapshot | None = None
 
     def start(self) -> None:

@@ -14,12 +14,19 @@ class PlanningSettings(Section):
         default=True,
         description="Switch: off, no child process is started and `planned` scores as `hole-aware`.",
     )
+    quota_period_seconds: float = Field(
+        0.2,
+        ge=0.05,
+        le=3600,
+        description="Least seconds between two solves of the quotas, which take some 10 ms. 0.2: at kube-scheduler's "
+        "pace that is some ten placements; a quiet cluster is not solved again.",
+    )
     period_seconds: float = Field(
         1.0,
         ge=0.1,
         le=3600,
-        description="Least seconds between two solves. 1: at kube-scheduler's pace that is tens of placements; a "
-        "quiet cluster is not solved again.",
+        description="Least seconds between two plans of the queue. 1: a pod seldom waits for less; a quiet cluster is "
+        "not planned again.",
     )
     queue_limit: int = Field(
         2000,

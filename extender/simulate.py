@@ -179,7 +179,8 @@ class KubeScheduler:
         name = self.snapshot.table.names[row]
         bound = replace(pod, node_name=name, phase=Phase.RUNNING, nominated_node="")
         self._used[:, row] += intree.nonzero_request(pod)
-        self.snapshot = self.snapshot.without_pod(pod).with_pod(bound)
+        waited = self.snapshot.pending.get(pod.uid)
+        self.snapshot = self.snapshot.with_changes(gone=() if waited is None else (waited,), come=(bound,))
         return Placement(bound, name)
 
     def _bound(self, placement: Placement) -> Placement:

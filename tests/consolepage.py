@@ -4,6 +4,7 @@
     $ command                     run by sh in a folder that has `docs` and `policy` of the repository
     what it prints                compared word by word: how lines are broken does not matter
     ...                           stands for anything, also inside a line
+    ~1390                         a number near it: what depends on how two processes keep pace
     ```
 
 `serve` runs on until the page ends; where the page says `localhost:8888`, its real port is asked. When only numbers
@@ -59,12 +60,24 @@ def _steps(block: str) -> Iterator[Step]:
 
 
 def differs(shown: str, printed: str) -> bool:
-    """Tell whether the words printed are not those shown; `...` stands for any text."""
-    pieces = [r"\s+".join(map(re.escape, piece.split())) for piece in re.split(r"\.\.\.", shown)]
-    return re.fullmatch(r"\s*" + r".*?".join(f"{piece}\\s*" for piece in pieces), printed, re.DOTALL) is None
+    """Tell whether the words printed are not those shown; `...` stands for any text, `~` before a number for about."""
+    pieces = [r"\s+".join(map(_pattern, piece.split())) for piece in re.split(r"\.\.\.", shown)]
+    found = re.fullmatch(r"\s*" + r".*?".join(f"{piece}\\s*" for piece in pieces), printed, re.DOTALL)
+    if found is None:
+        return True
+    numbers = zip(map(int, _ABOUT.findall(shown)), map(int, found.groups()), strict=True)
+    return any(abs(about - number) > max(_NEAR, _NEAR_SHARE * about) for about, number in numbers)
 
 
-_PARTS: Final = re.compile(r"(?P<any>\.\.\.)|(?P<number>\d+)|(?P<blank>\s+)|(?P<text>[^\d\s.]+|\.)")
+def _pattern(word: str) -> str:
+    return r"(\d+)" if _ABOUT.fullmatch(word) else re.escape(word)
+
+
+_ABOUT: Final = re.compile(r"(?<!\S)~(\d+)(?!\S)")
+# On a machine that is busy with other tests, plans come later.
+_NEAR: Final = 40
+_NEAR_SHARE: Final = 0.03
+_PARTS: Final = re.compile(r"(?P<about>~\d+)|(?P<any>\.\.\.)|(?P<number>\d+)|(?P<blank>\s+)|(?P<text>[^\d\s.~]+|[.~])")
 
 
 def renewed(shown: str, printed: str) -> str:
@@ -74,20 +87,23 @@ def renewed(shown: str, printed: str) -> str:
         AssertionError: when more than numbers differs.
     """
     parts = [(str(part.lastgroup), part[0]) for part in _PARTS.finditer(shown)]
-    patterns = {"any": ".*?", "number": r"(\d+)", "blank": r"\s+"}
+    patterns = {"about": r"(\d+)", "any": ".*?", "number": r"(\d+)", "blank": r"\s+"}
     pattern = "".join(patterns.get(kind, re.escape(text)) for kind, text in parts)
     found = re.fullmatch(rf"\s*{pattern}\s*", printed, re.DOTALL)
     assert found is not None, f"more than numbers differs\n--- shown\n{shown}\n--- printed\n{printed}"
     numbers = iter(found.groups())
     new: list[str] = []
     for kind, text in parts:
-        if kind == "number" and new and new[-1].endswith("  "):
+        if kind not in {"about", "number"}:
+            new.append(text)
+            continue
+        number = ("~" if kind == "about" else "") + next(numbers)
+        if new and new[-1].endswith("  "):
             # In a column: the last digits stay below one another.
-            number = next(numbers)
             blanks = max(1, len(new[-1]) + len(text) - len(number))
             new[-1:] = [new[-1][:1] + " " * (blanks - 1), number]
         else:
-            new.append(next(numbers) if kind == "number" else text)
+            new.append(number)
     return "".join(new)
 
 

@@ -134,6 +134,9 @@ def test_the_example_policy_works(tmp_path):
         ("a\n...\nc", "a\nb b\nc", False),
         ("a\n...\nc", "a\nc", False),
         ("a 12 ...", "a 13 b", True),
+        ("a ~1390 b", "a 1370 b", False),
+        ("a ~1390 b", "a 1055 b", True),
+        ("~5 ...", "6 b", False),
         ("", "", False),
         ("", "a", True),
     ],
@@ -145,6 +148,7 @@ def test_words_are_compared(shown, printed, verdict):
 def test_numbers_are_renewed_and_stay_below_one_another():
     shown = "GPUs     1055   9\n... 2.5 s\n"
     assert renewed(shown, "GPUs  980  12\n\nwithin 13.5 s\n") == "GPUs      980  12\n... 13.5 s\n"
+    assert renewed("GPUs   ~1390\n", "GPUs  980\n") == "GPUs    ~980\n"
 
 
 def test_a_block_is_split_into_commands(tmp_path):

@@ -1,8 +1,8 @@
 """What the quota LP is asked: groups of pods that may come, and columns of nodes with what is free on them.
 
 Plain arrays, so that a child process can be given it. The demand is what waits, exactly, and for the rest of the free
-GPUs what the mix leads to expect: a plan for more demand than there are GPUs is worse than none (docs/background.md,
-"Packing"). Every shape counts, however rare.
+GPUs what has come of late leads to expect: a plan for more demand than there are GPUs is worse than none
+(docs/background.md, "Packing"). Every shape counts, however rare.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ _CORE_STEP: Final = 4
 _GIB_STEP: Final = 16
 _STEPS: Final = 4
 _CORE_MILLI: Final = 1000
+# However long ago a class has come: its pods run or wait, and may come again.
+_LEAST_WEIGHT: Final = 1e-3
 _GIB: Final = 2**30
 
 
@@ -47,10 +49,10 @@ class _Group:
     """What the pods of a group ask for together; ``least_cpu_milli`` by the most modest pod of it."""
 
     place: int
-    gpus: int = 0
+    gpus: float = 0.0
     waiting: int = 0
-    cpu_milli: int = 0
-    memory_bytes: int = 0
+    cpu_milli: float = 0.0
+    memory_bytes: float = 0.0
     least_cpu_milli: int = 2**62
 
 
@@ -129,10 +131,11 @@ def _grouped(snapshot: Snapshot, kinds: NodeKinds) -> tuple[dict[GroupKey, _Grou
     groups: dict[GroupKey, _Group] = {}
     of_class: dict[PodClass, int] = {}
     waiting = DemandMix.of(pod for pod in snapshot.pending.values() if not pod.gated).counts
-    for pods, shape, count in shaped_classes(snapshot.table, kinds, snapshot.mix):
+    for pods, shape, _ in shaped_classes(snapshot.table, kinds, snapshot.mix):
         key = _key(kinds, shape)
         if 1 in key.allowed:
             group = groups.setdefault(key, _Group(len(groups)))
+            count = max(snapshot.arrivals.weight(pods), _LEAST_WEIGHT)
             group.gpus += count * shape.gpus
             group.waiting += waiting.get(pods, 0) * shape.gpus
             group.cpu_milli += count * shape.cpu_milli

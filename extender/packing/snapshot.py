@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from extender.packing.arrivals import Arrivals
 from extender.packing.guidance import Guidance
 from extender.packing.memory import Lineage
 from extender.packing.mix import DemandMix, Turnover
@@ -38,6 +39,7 @@ class Snapshot:
         pending: pods without a node, by uid; gated ones too.
         mix: the demand that waiting and running pods show.
         turnover: how much of late has started and ended.
+        arrivals: what has come of late.
         booked: int64 [resource, node] of the tentative ledger: pods we scored and have not yet seen bound. Scores may
             look at it; whether a pod fits never does.
         guidance: what a planner has worked out of an earlier state; None without a planner.
@@ -51,6 +53,7 @@ class Snapshot:
     pending: Mapping[str, PodInfo] = field(default_factory=dict)
     mix: DemandMix = field(default_factory=DemandMix)
     turnover: Turnover = field(default_factory=Turnover)
+    arrivals: Arrivals = field(default_factory=Arrivals)
     booked: IntMatrix | None = None
     guidance: Guidance | None = None
     generation: int = 0
@@ -76,7 +79,8 @@ class Snapshot:
         orphans = {name: _by_uid(group) for name, group in held.items()}
         mix = DemandMix.of(pod for group in (*rows, pending.values()) for pod in group)
         turnover = Turnover.of(pod for group in rows for pod in group)
-        return cls(table, _sum_used(table, rows), rows, orphans, pending, mix, turnover)
+        arrivals = Arrivals.of((pod for group in (*rows, pending.values()) for pod in group), table.whole_gpus)
+        return cls(table, _sum_used(table, rows), rows, orphans, pending, mix, turnover, arrivals)
 
     def __len__(self) -> int:
         return len(self.table)
@@ -197,6 +201,7 @@ class Snapshot:
         return replace(
             fresh,
             turnover=self.turnover.moved(gone, come, fresh.table.whole_gpus),
+            arrivals=self.arrivals.moved(gone, come, fresh.table.whole_gpus),
             booked=self.booked,
             guidance=self.guidance,
             generation=self.generation + 1,

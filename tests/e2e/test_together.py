@@ -8,7 +8,7 @@ from controlplane.objects import A100, gfd_node, needs_model, pod
 from controlplane.plane import SECOND_SCHEDULER_USER
 from controlplane.schedulerfiles import insecure, shipped, without_extender
 from tests.e2e.recorder import recording
-from tests.e2e.scenarios import DECIDES, SECOND, WHOLE_NODES, live_extender, registered, running, wait_agreed
+from tests.e2e.scenarios import DECIDES, SECOND, UNPLANNED, WHOLE_NODES, live_extender, registered, running, wait_agreed
 from tests.e2e.tcpproxy import TcpProxy
 from tests.e2e.watchdog import Watchdog
 from tests.e2e.worldof16 import play_packing, play_types, play_waiting
@@ -144,7 +144,7 @@ def test_whole_nodes_in_the_question_change_no_placement(plane, cluster, tmp_pat
         for number, one in enumerate(pods):
             one["spec"]["priorityClassName"] = cluster.priority_class(f"turn-{number}", 1000 - number)
         pods = cluster.create_pods(pods)
-        with running(plane, cluster, tmp_path / name, config=DECIDES, changes=changes) as (extender, recorder):
+        with running(plane, cluster, tmp_path / name, changes=changes, **UNPLANNED) as (extender, recorder):
             where = cluster.wait_bound(pods, 60)
             assert sum(map(gpus_of, pods)) == usage(cluster).gpus
             wait_agreed(extender, cluster)
@@ -168,7 +168,7 @@ def test_the_best_alone_is_placed_as_of_a_whole_ranking(plane, cluster, tmp_path
             one["spec"]["priorityClassName"] = cluster.priority_class(f"turn-{number}", 1000 - number)
         pods = cluster.create_pods(pods)
         with (
-            live_extender(plane, tmp_path / limit, verbs__ranked_up_to=limit) as extender,
+            live_extender(plane, tmp_path / limit, verbs__ranked_up_to=limit, **UNPLANNED) as extender,
             recording(extender.url) as recorder,
             registered_as_of(plane, tmp_path / limit, minor, recorder.url),
         ):

@@ -141,12 +141,13 @@ def test_the_problem_is_plain_arrays():
     assert first.tolist() == again.tolist()
 
 
-def test_demand_is_what_waits_and_the_mix_for_the_rest():
-    # 16 GPUs, 4 held: 12 free. One pod of 8 waits: 8. The other 4 as the mix: 8 of 12 GPUs in pods of 8, 4 of 12 in 4.
+def test_demand_is_what_waits_and_what_has_come_of_late_for_the_rest():
+    # 16 GPUs, 4 held: 12 free. One pod of 8 waits: 8. The other 4 as what has come: a pod of 8 that counts half,
+    # because a quarter of the GPUs has come since, and one of 4, so half of them in pods of 8.
     snapshot = small_cluster(pod("p").gpus(8).build(), pod("r").gpus(4).on("h").build())
     problem, groups = quota_problem.pose(snapshot, GPU)
     demand = problem.demand[[groups[PodClass.of(pod("x").gpus(n).build())] for n in (8, 4)]]
-    assert demand.tolist() == pytest.approx([8 + 4 * 8 / 12, 4 * 4 / 12])
+    assert demand.tolist() == pytest.approx([8 + 2, 2])
 
 
 def test_turnover_counts_pods_that_start_and_end():

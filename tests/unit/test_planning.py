@@ -99,9 +99,9 @@ def test_quotas_are_published_once_per_change_and_period(setup: Setup) -> None:
     setup.cache.update_pod(pod("s").gpus(1).cpu(4).on("b").build())
     assert setup.turn() is not guidance
     setup.cache.update_pod(pod("u").gpus(1).cpu(4).on("b").build())
-    setup.turn(later=0.5)
+    setup.turn(later=0.1)
     assert setup.solver.quotas == 2, "the period is not over"
-    setup.turn(later=0.6)
+    setup.turn(later=0.11)
     assert setup.solver.quotas == 3
 
 

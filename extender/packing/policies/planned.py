@@ -15,11 +15,12 @@ from typing import Final
 import numpy as np
 
 from extender.packing.framework import Rows, Utilities
-from extender.packing.guidance import CPU_CLASSES, Floats, Quotas, column_of
+from extender.packing.guidance import CPU_CLASSES, Columns, Floats, Quotas, column_of
 from extender.packing.kinds import NodeKinds
 from extender.packing.mix import PodClass
 from extender.packing.policies.hole_aware import Candidates, HoleAware, cpu_ratio
 from extender.packing.snapshot import Snapshot
+from extender.packing.table import Codes
 from extender.packing.types import PodInfo
 
 # More than all terms together for any pod: 10^6 is the most that a rung of a ladder costs per GPU.
@@ -77,7 +78,7 @@ class Planned:
         return self.quota * by_kind + self.cpu_quota * by_column + self.cpu_match * cpu_ratio(question)
 
 
-def quota(question: Candidates, wanted: Floats, place: Rows) -> Utilities:
+def quota(question: Candidates, wanted: Floats, place: Columns | Codes) -> Utilities:
     """Return n (1 - q/max q): q is what the quotas give the pod's group in the node's place, max q in its best one.
 
     A place is a kind of nodes or a column of them; negative, without whole GPUs, it gets nothing.

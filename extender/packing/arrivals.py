@@ -1,0 +1,63 @@
+"""What has come of late: classes of pods for whole GPUs, the newest counting most.
+
+What runs is a poor forecast where it differs from what comes: long jobs pile up, last month's jobs are still there. So
+a pod counts half as much as one that comes after so many GPUs more. Volume is the clock; there is no other here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from extender.packing.mix import PodClass
+from extender.packing.types import PodInfo
+
+_HALF_LIFE_SHARE: Final = 0.25
+# Weights grow instead of fading, so that a pod costs one addition; before they grow out of all bounds they are scaled,
+# and what has faded to nothing is forgotten.
+_MOST_DOUBLINGS: Final = 64.0
+_NOTHING: Final = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """How much of each class has come.
+
+    History, as the turnover is: made from nothing, it takes the pods that are there for all that have come, in order of
+    their age.
+
+    Attributes:
+        weights: by class, in pods; those of today count ``2 ** doublings``.
+        doublings: GPUs that have come, in half-lives.
+    """
+
+    weights: Mapping[PodClass, float] = field(default_factory=dict)
+    doublings: float = 0.0
+
+    @classmethod
+    def of(cls, pods: Iterable[PodInfo], cluster_gpus: int) -> Arrivals:
+        """Return what pods tell of which nothing is known but when they were created."""
+        return cls().moved((), sorted(pods, key=lambda pod: (pod.created, pod.uid)), cluster_gpus)
+
+    def moved(self, gone: Iterable[PodInfo], come: Iterable[PodInfo], cluster_gpus: int) -> Arrivals:
+        """Return the arrivals after pods have changed: one that is in both has come before."""
+        known = {pod.uid for pod in gone}
+        new = [pod for pod in come if pod.gpu.whole and pod.gpu.count and pod.uid not in known]
+        if not new:
+            return self
+        weights, doublings = dict(self.weights), self.doublings
+        half_life = max(1.0, _HALF_LIFE_SHARE * cluster_gpus)
+        for pod in new:
+            doublings += min(_MOST_DOUBLINGS, pod.gpu.count / half_life)
+            if doublings > _MOST_DOUBLINGS:
+                scaled = {key: weight * 2.0**-doublings for key, weight in weights.items()}
+                weights, doublings = {key: weight for key, weight in scaled.items() if weight > _NOTHING}, 0.0
+            key = PodClass.of(pod)
+            weights[key] = weights.get(key, 0.0) + 2.0**doublings
+        return Arrivals(weights, doublings)
+
+    def weight(self, pods: PodClass) -> float:
+        """Return how many pods of a class have come of late; 0 for one that has long not come."""
+        weight: float = self.weights.get(pods, 0.0) * 2.0**-self.doublings
+        return weight
