@@ -25,7 +25,7 @@ V1BETA1: Final = "kube-scheduler-config-v1beta1.yaml"
 DECIDES: Final = "kube-scheduler-config.yaml"
 SECOND: Final = "kube-scheduler-config-second.yaml"
 # What can be foretold to the node: when the planner speaks up depends on how two processes keep pace.
-UNPLANNED: Final = {"scoring__policy": "hole-aware"}
+UNPLANNED: Final = "hole-aware"
 
 EVERY_POD: Final = {
     "    managedResources:\n      - name: nvidia.com/gpu\n        ignoredByScheduler: false\n": "",
@@ -84,11 +84,11 @@ def running(
     config: str | None = DECIDES,
     policy: str | None = None,
     changes: Mapping[str, str] | None = None,
-    **settings: str,
+    scoring: str = "planned",
 ) -> Iterator[tuple[ExtenderProcess, Recorder]]:
     """Run the service, a recorder before it, a kube-scheduler, all kubelets, and a watchdog over the GPUs."""
     with (
-        live_extender(plane, folder, **settings) as extender,
+        live_extender(plane, folder, scoring__policy=scoring) as extender,
         recording(extender.url) as recorder,
         registered(plane, folder, minor, recorder.url, config=config, policy=policy, changes=changes),
         Kubelet(cluster.api),

@@ -74,7 +74,7 @@ def first_asked(recorder):
 def test_a_burst_ends_as_simulate_predicts(plane, cluster, tmp_path):
     nodes = cluster.create_nodes(mixed_nodes(60))
     pods = create_in_order(cluster, burst(150))
-    with live_extender(plane, tmp_path, **UNPLANNED) as extender, recording(extender.url) as recorder:
+    with live_extender(plane, tmp_path, scoring__policy=UNPLANNED) as extender, recording(extender.url) as recorder:
         with registered(plane, tmp_path, "1.37", recorder.url), Watchdog(cluster):
             where = cluster.wait_bound(pods, 90)
         order = first_asked(recorder)
@@ -91,7 +91,7 @@ def test_a_burst_ends_as_simulate_predicts(plane, cluster, tmp_path):
 
 def test_pods_that_arrive_while_others_are_placed_use_hardly_more_nodes(plane, cluster, tmp_path):
     nodes = cluster.create_nodes(mixed_nodes(60))
-    with live_extender(plane, tmp_path, **UNPLANNED) as extender, recording(extender.url) as recorder:
+    with live_extender(plane, tmp_path, scoring__policy=UNPLANNED) as extender, recording(extender.url) as recorder:
         with registered(plane, tmp_path, "1.37", recorder.url), Watchdog(cluster):
             pods = create_in_order(cluster, burst(150))
             cluster.wait_bound(pods, 90)
@@ -149,7 +149,7 @@ def stranded_on_the_way(plane, cluster, folder, url, changes=None):
 
 
 def test_default_sampling_strands_more(plane, cluster, tmp_path):
-    with live_extender(plane, tmp_path, **UNPLANNED) as extender:
+    with live_extender(plane, tmp_path, scoring__policy=UNPLANNED) as extender:
         ours, _ = stranded_on_the_way(plane, cluster, tmp_path / "all", extender.url)
         sampled, offered = stranded_on_the_way(plane, cluster, tmp_path / "sampled", extender.url, SAMPLED)
     # One node after the other: 7 + 6 + ... + 0 = 28 for each of 12 nodes, and 7 + 6 + 5 + 4 for half a node.

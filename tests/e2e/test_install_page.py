@@ -107,7 +107,7 @@ def test_the_second_scheduler_of_the_page_runs_with_its_own_rights(plane, cluste
     assert registration["urlPrefix"].startswith(f"http://{address}/")
     sidecar = container(deployment, "gpu-extender")
     env = {one["name"]: one["value"] for one in sidecar["env"]}
-    settings = load_config(None, env=env, overrides={}, known_policies=["hole-aware"])
+    settings = load_config(None, env=env, overrides={}, known_policies=["planned"])
     (port,) = sidecar["ports"]
     assert settings.server.operators_listen == f"0.0.0.0:{port['containerPort']}"
     assert {sidecar[probe]["httpGet"]["port"] for probe in ("readinessProbe", "livenessProbe")} == {

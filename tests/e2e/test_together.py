@@ -144,7 +144,7 @@ def test_whole_nodes_in_the_question_change_no_placement(plane, cluster, tmp_pat
         for number, one in enumerate(pods):
             one["spec"]["priorityClassName"] = cluster.priority_class(f"turn-{number}", 1000 - number)
         pods = cluster.create_pods(pods)
-        with running(plane, cluster, tmp_path / name, changes=changes, **UNPLANNED) as (extender, recorder):
+        with running(plane, cluster, tmp_path / name, changes=changes, scoring=UNPLANNED) as (extender, recorder):
             where = cluster.wait_bound(pods, 60)
             assert sum(map(gpus_of, pods)) == usage(cluster).gpus
             wait_agreed(extender, cluster)
@@ -168,7 +168,7 @@ def test_the_best_alone_is_placed_as_of_a_whole_ranking(plane, cluster, tmp_path
             one["spec"]["priorityClassName"] = cluster.priority_class(f"turn-{number}", 1000 - number)
         pods = cluster.create_pods(pods)
         with (
-            live_extender(plane, tmp_path / limit, verbs__ranked_up_to=limit, **UNPLANNED) as extender,
+            live_extender(plane, tmp_path / limit, verbs__ranked_up_to=limit, scoring__policy=UNPLANNED) as extender,
             recording(extender.url) as recorder,
             registered_as_of(plane, tmp_path / limit, minor, recorder.url),
         ):
