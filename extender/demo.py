@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Self
@@ -42,6 +42,7 @@ SIZES: Final = (2, 4, 8)
 URGENT: Final = {"H100": (2, 4, 8), "A100": (2, 4, 8), "L40S": (1, 2, 4), "P100": (1, 2, 4)}
 CLUSTER: Final = replace(synthetic.MIXED_CLUSTER, busy_share=0.35)
 _START_SECONDS = 30.0
+_PLANNED: Final = b'gpu_extender_plan_timestamp_seconds{what="quotas"}'
 _LISTENING = re.compile(r"listening on (http://\S+)")
 
 
@@ -100,7 +101,9 @@ class Outcome:
 def running_service(cluster: Path) -> Iterator[str]:
     """Start the real service on a cluster file; yield its URL; stop it."""
     command = [sys.executable, "-m", "extender", "serve", "--cluster", str(cluster), "--listen", "127.0.0.1:0"]
-    env = {**os.environ, "GPU_EXTENDER_VERBS__BIND": "true"}
+    # The defaults, whatever the environment says of a service that is not this one.
+    defaults = {"GPU_EXTENDER_SCORING__POLICY": "planned", "GPU_EXTENDER_PLANNING__ENABLED": "true"}
+    env = {**os.environ, **defaults, "GPU_EXTENDER_VERBS__BIND": "true"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as process:  # noqa: S603 - our own program
         try:
             yield _ready(process)
@@ -113,20 +116,22 @@ def _ready(process: subprocess.Popen[str]) -> str:
     """Return the service's URL once it says that it is ready."""
     for line in process.stdout or ():
         if found := _LISTENING.search(line):
-            _await_ready(found[1])
+            _await(f"{found[1]}/readyz", b"")
+            # Ready is who can answer; arrivals in a real cluster leave the planner time to speak for the first time.
+            _await(f"{found[1]}/metrics", _PLANNED)
             return found[1]
     raise ClusterError("the service ended before it listened; its own message is above")
 
 
-def _await_ready(url: str) -> None:
+def _await(url: str, said: bytes) -> None:
+    """Wait until the service answers with something that has these words."""
     end = time.monotonic() + _START_SECONDS
     while time.monotonic() < end:
-        try:
-            with urllib.request.urlopen(f"{url}/readyz", timeout=1):  # noqa: S310 - loopback
+        with suppress(urllib.error.URLError, OSError), urllib.request.urlopen(url, timeout=1) as answer:  # noqa: S310 - loopback
+            if said in answer.read():
                 return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.05)
-    raise ClusterError(f"the service at {url} did not become ready")
+        time.sleep(0.05)
+    raise ClusterError(f"{url} did not become ready")
 
 
 class Demonstration:
