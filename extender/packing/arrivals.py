@@ -16,8 +16,8 @@ from extender.packing.types import PodInfo
 _HALF_LIFE_SHARE: Final = 0.25
 # Weights grow instead of fading, so that a pod costs one addition; before they grow out of all bounds they are scaled,
 # and what has faded to nothing is forgotten.
-_MOST_DOUBLINGS: Final = 64.0
-_NOTHING: Final = 1e-6
+_MOST_DOUBLINGS: Final = 8.0
+_NOTHING: Final = 1e-3
 
 
 @dataclass(frozen=True, slots=True)

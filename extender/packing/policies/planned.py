@@ -1,4 +1,4 @@
-"""``planned``, the default: the cost of hole-aware, and where a planner has worked something out ahead, that too.
+"""``planned``: the default; the cost of hole-aware, and where a planner has worked something out ahead, that too.
 
     cost = cost of hole-aware + quota + cpu_quota + cpu_match        (the latter three while the cluster fills)
 
