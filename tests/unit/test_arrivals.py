@@ -40,6 +40,6 @@ def test_weights_stay_finite_and_few_however_long_it_goes_on():
     for at in range(3000):
         arrivals = arrivals.moved((), [one(f"u{at}", gpus=1 + at // 10)], GPUS)
     assert len(arrivals.weights) < 300
-    assert arrivals.weight(PodClass.of(one("x", gpus=300))) == pytest.approx(1.0)
+    assert arrivals.weight(PodClass.of(one("x", gpus=300))) == pytest.approx(1.0, rel=0.01)
     assert arrivals.weight(PodClass.of(one("x"))) == pytest.approx(0.0)
-    assert max(arrivals.weights.values()) < 2.0**130
+    assert max(arrivals.weights.values()) < 2.0**17
