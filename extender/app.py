@@ -195,8 +195,10 @@ def _assemble(
 
 def _planning(config: Config, cache: Cache, metrics: Metrics) -> Iterator[Planning]:
     """Return what plans for the policy, unless that makes no use of plans."""
-    if config.planning.enabled and config.scoring.policy == Planned().name:
-        yield Planning(cache, SolverProcess(SOLVE), config.planning, PlanMetrics(metrics.registry, time.time))
+    policy = make_policy(config)
+    if config.planning.enabled and isinstance(policy, Planned):
+        plan_metrics = PlanMetrics(metrics.registry, time.time)
+        yield Planning(cache, SolverProcess(SOLVE), config.planning, plan_metrics, follows=policy.follows_quotas)
 
 
 def serve(config: Config, dump: ClusterDump) -> None:

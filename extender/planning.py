@@ -38,6 +38,8 @@ _TICK_SECONDS: Final = 0.05
 _MAX_BACKOFF_SECONDS: Final = 60.0
 _DOUBLINGS: Final = 16
 _END_SECONDS: Final = 5.0
+# Questions are posed between requests, by the interpreter that answers those: a twentieth of its time is theirs.
+_REST: Final = 20.0
 
 
 class Solver(Protocol):
@@ -70,11 +72,11 @@ class _Pace:
         """Tell whether to ask about the cluster's present state."""
         return generation != self._generation and now >= self._not_before
 
-    def published(self, generation: int, now: float, seconds: float) -> None:
-        """Note an answer; the child may be busy with such questions for a third of the time at most."""
+    def published(self, generation: int, now: float, seconds: float, posed_seconds: float) -> None:
+        """Note an answer; such questions may take the child a third of the time at most, and this process little."""
         self.failures = 0
         self._published, self._generation = now, generation
-        self._not_before = now + max(self._period_seconds, 2.0 * seconds)
+        self._not_before = now + max(self._period_seconds, 2.0 * seconds, _REST * posed_seconds)
 
     def failed(self, now: float) -> None:
         """Note that there was no answer."""
@@ -100,13 +102,15 @@ class Planning:
         settings: PlanningSettings,
         metrics: PlanMetrics,
         clock: Callable[[], float] = time.monotonic,
+        follows: Callable[[Snapshot], bool] = lambda _: True,
     ) -> None:
-        """Put the parts together; nothing runs yet."""
+        """Put the parts together; nothing runs yet. ``follows`` tells whether the policy would look at quotas."""
         self._cache = cache
         self._solver = solver
         self._settings = settings
         self._metrics = metrics
         self._clock = clock
+        self._follows = follows
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._quotas = _Pace(settings.quota_period_seconds, settings.stale_seconds)
@@ -143,7 +147,7 @@ class Planning:
         """
         if not self._cache.synced:
             return
-        if self._due(self._quotas):
+        if self._due(self._quotas) and self._follows(self._cache.snapshot):
             self._solve_quotas()
         if not self._stop.is_set() and self._due(self._queue):
             self._solve_queue()
@@ -157,27 +161,31 @@ class Planning:
         return pace.due(self._cache.snapshot.generation, self._clock())
 
     def _solve_quotas(self) -> None:
+        started = time.thread_time()
         posed = pose_quotas(self._cache.snapshot)
+        posing = time.thread_time() - started
         found = self._ask(posed.question, self._quotas)
         if found is not None:
             answer, seconds = found
             assert isinstance(answer, QuotaAnswer)  # noqa: S101 - the child answers what it is asked
             self._cache.advise(lambda now: posed.guidance(answer, now))
-            self._quotas.published(posed.snapshot.generation, self._clock(), seconds)
+            self._quotas.published(posed.snapshot.generation, self._clock(), seconds, posing)
             self._metrics.quotas_solved(seconds)
 
     def _solve_queue(self) -> None:
         snapshot = self._cache.snapshot
         self._judge(snapshot)
         self._planned = None
+        started = time.thread_time()
         question = pose_queue(snapshot, self._settings.queue_limit, self._settings.solver_seconds)
+        posing = time.thread_time() - started
         found = (None, 0.0) if question is None else self._ask(question, self._queue)
         if found is not None:
             answer, seconds = found
             assert answer is None or isinstance(answer, QueueAnswer)  # noqa: S101 - as above
             self._cache.advise(lambda now: queue_guidance(answer, now))
             self._planned = self._cache.snapshot
-            self._queue.published(snapshot.generation, self._clock(), seconds)
+            self._queue.published(snapshot.generation, self._clock(), seconds, posing)
             self._metrics.queue_planned(answer, seconds)
 
     def _ask(self, question: Question, pace: _Pace) -> tuple[Answer, float] | None:

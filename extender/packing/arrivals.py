@@ -10,22 +10,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from extender.packing.mix import PodClass
+from extender.packing.mix import DemandMix, PodClass
 from extender.packing.types import PodInfo
 
 _HALF_LIFE_SHARE: Final = 0.25
-# Weights grow instead of fading, so that a pod costs one addition; before they grow out of all bounds they are scaled,
-# and what has faded to nothing is forgotten.
-_MOST_DOUBLINGS: Final = 8.0
-_NOTHING: Final = 1e-3
+# Weights grow instead of fading, so that a pod costs one addition; before they grow out of all bounds they are scaled.
+_MOST_DOUBLINGS: Final = 64.0
 
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
     """How much of each class has come.
 
-    History, as the turnover is: made from nothing, it takes the pods that are there for all that have come, in order of
-    their age.
+    History, as the turnover is: made from nothing, it takes the pods that are there for all that have come.
 
     Attributes:
         weights: by class, in pods; those of today count ``2 ** doublings``.
@@ -36,24 +33,31 @@ class Arrivals:
     doublings: float = 0.0
 
     @classmethod
-    def of(cls, pods: Iterable[PodInfo], cluster_gpus: int) -> Arrivals:
+    def of(cls, pods: Iterable[PodInfo], cluster_gpus: int, mix: DemandMix) -> Arrivals:
         """Return what pods tell of which nothing is known but when they were created."""
-        return cls().moved((), sorted(pods, key=lambda pod: (pod.created, pod.uid)), cluster_gpus)
+        return cls().moved((), pods, cluster_gpus, mix)
 
-    def moved(self, gone: Iterable[PodInfo], come: Iterable[PodInfo], cluster_gpus: int) -> Arrivals:
-        """Return the arrivals after pods have changed: one that is in both has come before."""
+    def moved(self, gone: Iterable[PodInfo], come: Iterable[PodInfo], cluster_gpus: int, mix: DemandMix) -> Arrivals:
+        """Return the arrivals after pods have changed: one that is in both has come before.
+
+        Pods that come together do so in order of their age. What the mix, which is that afterwards, knows no more is
+        forgotten: there may be as many classes as pods.
+        """
+        gone = list(gone)
         known = {pod.uid for pod in gone}
         new = [pod for pod in come if pod.gpu.whole and pod.gpu.count and pod.uid not in known]
-        if not new:
+        left = {key for key in map(PodClass.of, gone) if key in self.weights and key not in mix.counts}
+        if not new and not left:
             return self
-        weights, doublings = dict(self.weights), self.doublings
+        weights, doublings = {key: weight for key, weight in self.weights.items() if key not in left}, self.doublings
         half_life = max(1.0, _HALF_LIFE_SHARE * cluster_gpus)
-        for pod in new:
+        for pod in sorted(new, key=lambda pod: (pod.created, pod.uid)):
+            key = PodClass.of(pod)
+            if key not in mix.counts:
+                continue
             doublings += min(_MOST_DOUBLINGS, pod.gpu.count / half_life)
             if doublings > _MOST_DOUBLINGS:
-                scaled = {key: weight * 2.0**-doublings for key, weight in weights.items()}
-                weights, doublings = {key: weight for key, weight in scaled.items() if weight > _NOTHING}, 0.0
-            key = PodClass.of(pod)
+                weights, doublings = {key: weight * 2.0**-doublings for key, weight in weights.items()}, 0.0
             weights[key] = weights.get(key, 0.0) + 2.0**doublings
         return Arrivals(weights, doublings)
 

@@ -109,10 +109,14 @@ class Holds:
         return Holds(lines, pods, nodes, min(deadlines, default=float("inf")))
 
     def _taken_whole(self, snapshot: Snapshot) -> Iterator[Hold]:
-        """Yield the promises to whose nodes a pod of at least the size has come, another one."""
+        """Yield the promises whose room has gone to another pod of at least the size."""
         for hold in self.lines.values():
             row = snapshot.table.index.get(hold.node)
-            if row is not None and _as_large(snapshot, row, hold.pod) > hold.as_large:
+            if (
+                row is not None
+                and _as_large(snapshot, row, hold.pod) > hold.as_large
+                and not fitting(snapshot, hold.pod, np.array([row]))[0]
+            ):
                 yield hold
 
     def _lines(
@@ -126,18 +130,25 @@ class Holds:
     ) -> dict[str, Hold]:
         lines: dict[str, Hold] = {}
         promised: dict[int, Counter[str]] = defaultdict(Counter)
-        names = snapshot.table.names
+        names, index = snapshot.table.names, snapshot.table.index
+        resting = [index[name] for name in nodes if name in index and not _may(nodes, name, now)]
+        # Promises only become more, so where a class has found nothing its other pods find nothing either.
+        without: set[tuple[PodClass, int]] = set()
         for pod, may in _fitting(snapshot, waiting):
-            rows = [
-                row
-                for row in np.flatnonzero(may).tolist()
-                if _may(nodes, names[row], now) and _leaves(snapshot, row, promised, pod)
-            ]
-            if not rows:
+            key = (PodClass.of(pod), pod.priority)
+            if key in without:
+                continue
+            open_ = may.copy()
+            open_[resting] = False
+            for row in promised:
+                open_[row] &= _leaves(snapshot, row, promised, pod)
+            rows = np.flatnonzero(open_)
+            if not len(rows):
+                without.add(key)
                 continue
             old = self.lines.get(pod.uid)
-            before = None if old is None else snapshot.table.index.get(old.node)
-            row = before if before is not None and before in rows else _tightest(snapshot, pod, rows)
+            before = None if old is None else index.get(old.node)
+            row = before if before is not None and open_[before] else _tightest(snapshot, pod, rows)
             turn = pods.setdefault(pod.uid, Turn(pod.uid, now + rules.seconds))
             node_turn = nodes.setdefault(names[row], turn)
             lines[pod.uid] = Hold(pod, names[row], min(turn.end, node_turn.end), _as_large(snapshot, row, pod))
@@ -180,7 +191,11 @@ def _fitting(snapshot: Snapshot, pods: list[PodInfo]) -> Iterator[tuple[PodInfo,
     """Yield the pods that fit somewhere, each with a mask of the rows; pods of one class are judged once."""
     masks: dict[tuple[PodClass, int], BoolVector] = {}
     everywhere = np.arange(len(snapshot))
+    largest = {name: int(snapshot.free_of(name).max(initial=0)) for name in {pod.gpu.resource for pod in pods}}
     for pod in pods:
+        # The largest come first, and a pass for each of theirs would leave none for those that fit.
+        if pod.gpu.count > largest[pod.gpu.resource]:
+            continue
         key = (PodClass.of(pod), pod.priority)
         if key not in masks:
             if len(masks) == _MOST_CLASSES:
@@ -219,6 +234,6 @@ def _leaves(snapshot: Snapshot, row: int, promised: Mapping[int, Mapping[str, in
     return True
 
 
-def _tightest(snapshot: Snapshot, pod: PodInfo, rows: list[int]) -> int:
-    free = snapshot.free_of(pod.gpu.resource)
-    return min(rows, key=lambda row: (int(free[row]), int(snapshot.table.hash_rank[row])))
+def _tightest(snapshot: Snapshot, pod: PodInfo, rows: Rows) -> int:
+    free = snapshot.free_of(pod.gpu.resource)[rows]
+    return int(rows[np.lexsort((snapshot.table.hash_rank[rows], free))[0]])

@@ -104,11 +104,12 @@ def pose(snapshot: Snapshot, resource: str) -> tuple[QuotaProblem, Mapping[PodCl
 
     amounts = [(g.gpus, g.waiting, g.cpu_milli, g.memory_bytes) for g in groups.values()]
     seen = np.array(amounts, dtype=np.float64).reshape(len(groups), 4)
+    each = np.maximum(seen[:, 0], _LEAST_WEIGHT)
     problem = QuotaProblem(
         gpus=asked.astype(np.float64),
-        cores=seen[:, 2] / _CORE_MILLI / np.maximum(seen[:, 0], 1.0),
-        gib=seen[:, 3] / _GIB / np.maximum(seen[:, 0], 1.0),
-        demand=_demand(seen[:, 0], seen[:, 1], float(gpus.sum())),
+        cores=seen[:, 2] / _CORE_MILLI / each,
+        gib=seen[:, 3] / _GIB / each,
+        demand=_demand(seen[:, 0], seen[:, 1], float(gpus.astype(np.float64).sum())),
         allowed=allowed[:, column // CPU_CLASSES] & (asked[:, None] <= most_gpus) & (least[:, None] <= most_cpu),
         column=column,
         width=len(kinds) * CPU_CLASSES,
@@ -163,5 +164,5 @@ def _most(amounts: npt.NDArray[np.int64], at: Rows, size: int) -> npt.NDArray[np
 
 def _demand(seen: Floats, waiting: Floats, free: float) -> Floats:
     rest = max(0.0, free - float(waiting.sum()))
-    demand: Floats = waiting + rest * seen / max(1.0, float(seen.sum()))
+    demand: Floats = waiting + rest * seen / max(_LEAST_WEIGHT, float(seen.sum()))
     return demand

@@ -79,7 +79,7 @@ class Snapshot:
         orphans = {name: _by_uid(group) for name, group in held.items()}
         mix = DemandMix.of(pod for group in (*rows, pending.values()) for pod in group)
         turnover = Turnover.of(pod for group in rows for pod in group)
-        arrivals = Arrivals.of((pod for group in (*rows, pending.values()) for pod in group), table.whole_gpus)
+        arrivals = Arrivals.of((pod for group in (*rows, pending.values()) for pod in group), table.whole_gpus, mix)
         return cls(table, _sum_used(table, rows), rows, orphans, pending, mix, turnover, arrivals)
 
     def __len__(self) -> int:
@@ -201,11 +201,20 @@ class Snapshot:
         return replace(
             fresh,
             turnover=self.turnover.moved(gone, come, fresh.table.whole_gpus),
-            arrivals=self.arrivals.moved(gone, come, fresh.table.whole_gpus),
+            arrivals=fresh._arrivals_after(self, gone, come),
             booked=self.booked,
             guidance=self.guidance,
             generation=self.generation + 1,
         )
+
+    def _arrivals_after(self, before: Snapshot, gone: PodTuple, come: PodTuple) -> Arrivals:
+        """Return what has come by now; pods may be known before any node is, which is no measure of time."""
+        if not self.table.whole_gpus:
+            return before.arrivals
+        if before.table.whole_gpus:
+            return before.arrivals.moved(gone, come, self.table.whole_gpus, self.mix)
+        everyone = (pod for group in (*self.pods, self.pending.values()) for pod in group)
+        return Arrivals.of(everyone, self.table.whole_gpus, self.mix)
 
     def _counted(self, pods: PodTuple, other: Snapshot) -> list[PodInfo]:
         """Return which of these pods count in the mix here, and all on nodes that the other Snapshot has not."""

@@ -1,10 +1,11 @@
-"""What has come of late: the newest pods count most, and what has long not come is forgotten."""
+"""What has come of late: the newest pods count most, and what is there no more is forgotten."""
 
 import pytest
 
 from extender.packing.arrivals import Arrivals
-from extender.packing.mix import PodClass
-from tests.builders import pod
+from extender.packing.mix import DemandMix, PodClass
+from extender.packing.snapshot import Snapshot
+from tests.builders import H100, node, pod
 
 GPUS = 32  # a quarter of them, 8, is the half-life
 
@@ -13,33 +14,49 @@ def one(uid, gpus=1, created=0.0):
     return pod(uid).gpus(gpus).created(created).build()
 
 
+def came(*pods, before=Arrivals(), gone=()):  # noqa: B008 - a frozen value
+    return before.moved(gone, pods, GPUS, DemandMix.of(pods))
+
+
 def test_a_pod_counts_half_once_a_quarter_of_the_gpus_has_come_after_it():
-    arrivals = Arrivals().moved((), [one("old"), one("new", gpus=8)], GPUS)
+    arrivals = came(one("new", gpus=8, created=2), one("old", created=1))
     assert arrivals.weight(PodClass.of(one("x", gpus=8))) == pytest.approx(1.0)
     assert arrivals.weight(PodClass.of(one("x"))) == pytest.approx(0.5)
     assert arrivals.weight(PodClass.of(one("x", gpus=2))) == 0.0
 
 
 def test_a_pod_that_moves_on_has_come_before():
-    arrivals = Arrivals().moved((), [one("p")], GPUS)
-    assert arrivals.moved([one("p")], [pod("p").gpus(1).on("n").build()], GPUS) is arrivals
-    assert arrivals.moved([one("p")], (), GPUS) is arrivals
+    arrivals = came(one("p"))
+    assert came(pod("p").gpus(1).on("n").build(), before=arrivals, gone=[one("p")]) is arrivals
+
+
+def test_what_the_mix_knows_no_more_is_forgotten():
+    arrivals = came(one("p"), one("q"))
+    assert arrivals.moved([one("p")], (), GPUS, DemandMix.of([one("q")])) is arrivals
+    assert arrivals.moved([one("p")], (), GPUS, DemandMix()).weights == {}
 
 
 def test_pods_without_whole_gpus_do_not_count():
-    assert Arrivals().moved((), [pod("cpu").build(), pod("s").gpus(1, whole=False).build()], GPUS) == Arrivals()
+    assert came(pod("cpu").build(), pod("s").gpus(1, whole=False).build()) == Arrivals()
 
 
-def test_made_from_nothing_age_is_the_order():
-    pods = [one("b", gpus=8, created=2.0), one("a", created=1.0)]
-    assert Arrivals.of(pods, GPUS) == Arrivals().moved((), reversed(pods), GPUS)
-
-
-def test_weights_stay_finite_and_few_however_long_it_goes_on():
-    arrivals = Arrivals()
+def test_weights_stay_finite_however_long_it_goes_on():
+    arrivals, mix = Arrivals(), DemandMix.of([one("x", gpus=n) for n in (1, 8)])
     for at in range(3000):
-        arrivals = arrivals.moved((), [one(f"u{at}", gpus=1 + at // 10)], GPUS)
-    assert len(arrivals.weights) < 300
-    assert arrivals.weight(PodClass.of(one("x", gpus=300))) == pytest.approx(1.0, rel=0.01)
-    assert arrivals.weight(PodClass.of(one("x"))) == pytest.approx(0.0)
-    assert max(arrivals.weights.values()) < 2.0**17
+        arrivals = arrivals.moved((), [one(f"u{at}", gpus=8)], GPUS, mix)
+    assert arrivals.weight(PodClass.of(one("x", gpus=8))) == pytest.approx(2.0)
+    assert max(arrivals.weights.values()) < 2.0**130
+
+
+@pytest.mark.parametrize("nodes_first", [True, False])
+def test_what_is_listed_at_the_start_comes_by_age_however_it_is_listed(nodes_first):
+    nodes = [node(f"n{i}").gpus(8, H100).build() for i in range(4)]
+    pods = [one(f"{n:03}", gpus=1 + 3 * (n < 30), created=1000 - n) for n in range(60)]
+    empty = Snapshot.of([])
+    if nodes_first:
+        followed = empty.with_changes(nodes=nodes).with_changes(come=pods)
+    else:
+        followed = empty.with_changes(come=pods).with_changes(nodes=nodes)
+    fresh = Snapshot.of(nodes, pods)
+    assert followed.arrivals == fresh.arrivals
+    assert fresh.arrivals.weight(PodClass.of(one("x", gpus=4))) > 1.9

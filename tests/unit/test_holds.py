@@ -181,3 +181,15 @@ def test_a_hold_that_moves_ends_as_well() -> None:
         holds = held(Snapshot.of([n.build() for n in nodes], [BIG.build()]), now=5.0 * step, before=holds)
         held_steps += bool(holds.lines)
     assert held_steps == 3
+
+
+def test_a_like_that_leaves_room_does_not_begin_the_turn_anew() -> None:
+    two, nodes = pod("two").gpus(2).refused(), [node("n0").gpus(8, H100).build()]
+    first = held(Snapshot.of(nodes, [two.build()]), now=0)
+    like = pod("like").gpus(2).on("n0").build()
+    assert deadlines(held(Snapshot.of(nodes, [two.build(), like]), now=5, before=first)) == [15]
+
+
+def test_many_classes_that_fit_nowhere_leave_holds_to_those_that_do() -> None:
+    large = [pod(f"large-{at}").gpus(8).cpu(8 + at).refused() for at in range(40)]
+    assert nodes_of(held(cluster(*large, pod("four").gpus(4).refused(), free=(4,)))) == {"four": "n0"}
