@@ -60,7 +60,10 @@ class Setup:
         self.solver = FakeSolver()
         self.registry = CollectorRegistry()
         metrics = PlanMetrics(self.registry, lambda: self.now)
-        self.planning = Planning(self.cache, self.solver, PlanningSettings(), metrics, lambda: self.now)
+        self.follows = True
+        self.planning = Planning(
+            self.cache, self.solver, PlanningSettings(), metrics, lambda: self.now, lambda _: self.follows
+        )
 
     def fill(self) -> None:
         nodes = [node("a").gpus(8, H100), node("b").gpus(8, H100), node("t").gpus(4, "Tesla-T4")]
@@ -103,6 +106,16 @@ def test_quotas_are_published_once_per_change_and_period(setup: Setup) -> None:
     assert setup.solver.quotas == 2, "the period is not over"
     setup.turn(later=0.11)
     assert setup.solver.quotas == 3
+
+
+def test_quotas_that_the_policy_would_not_look_at_are_not_solved(setup: Setup) -> None:
+    setup.follows = False
+    setup.cache.update_pod(pod("w").gpus(1).build())
+    setup.turn()
+    assert (setup.solver.quotas, setup.solver.queues) == (0, 1)
+    setup.follows = True
+    setup.turn()
+    assert setup.solver.quotas == 1
 
 
 def test_a_pod_that_starts_while_it_is_planned_is_not_told_where_to_go(setup: Setup) -> None:
