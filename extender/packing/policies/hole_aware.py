@@ -103,11 +103,9 @@ def guard(question: Candidates) -> Utilities:
 
 
 def large_node(question: Candidates) -> Utilities:
-    """Return n (e + (1 - e)(g - n)/G) on the largest nodes for a pod of at most a quarter of one, else 0.
+    """Return n (g - n)/G on the largest nodes (g of G GPUs free) for a pod of at most a quarter of one, else 0.
 
-    g of the node's G GPUs are free, e is the share of what starts that has ended of late. Small pods use large nodes
-    last. While nothing ends, the more so the wholer the node stays, and filling one up costs nothing; where pods come
-    and go, a small pod keeps any large node from becoming whole again, a full one too.
+    Small pods use large nodes last, the more so the wholer the node stays; filling one up costs nothing.
     """
     kinds = NodeKinds.of(question.snapshot.table, question.pod.gpu.resource)
     if 4 * question.count > kinds.largest:
@@ -115,8 +113,7 @@ def large_node(question: Candidates) -> Utilities:
     # Kind -1, no whole GPUs, reads the last entry.
     charge = question.count * np.concatenate((kinds.gpus == kinds.largest, [False]), dtype=np.float64)
     left = np.maximum(question.gpus - question.count, 0)
-    ended = question.snapshot.turnover.ended_share
-    cost: Utilities = charge[kinds.of_row[question.rows]] * (ended + (1.0 - ended) * left / kinds.largest)
+    cost: Utilities = charge[kinds.of_row[question.rows]] * left / kinds.largest
     return cost
 
 
