@@ -93,7 +93,7 @@ unless a table says otherwise: *CPU-only pods kept*; *shared GPUs*, where GPUs a
 
 Every policy goes through 0..10 scores at the shipped weight, so exactly one node wins and neighbours and ties decide
 nothing; *fgd as published* scores 0..100, ties to the first node of a fixed order (as the published runs' patched
-scheduler did) or at random (as kube-scheduler does). `planned` learns what comes from the pods that have come, starting empty,
+scheduler did) or at random (as kube-scheduler does). `planned` learns from the pods that have come, starting empty,
 and solves its quotas every ten placements. The proven bound knows all pods in advance and may refuse any: no placement
 of these pods uses more GPUs. Seeds 5000 and up; settings were chosen on seeds below 5000. Mean, smallest and largest.
 
