@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from extender.cache import Cache
 from extender.packing.forecast import (
@@ -31,6 +31,8 @@ from extender.packing.snapshot import Snapshot
 from extender.planmetrics import PlanMetrics
 from extender.planningsettings import PlanningSettings
 from extender.solverprocess import SolverError
+
+T = TypeVar("T")
 
 SOLVE: Final = "extender.packing.solvers:solve"
 _LOG: Final = logging.getLogger(__name__)
@@ -161,9 +163,7 @@ class Planning:
         return pace.due(self._cache.snapshot.generation, self._clock())
 
     def _solve_quotas(self) -> None:
-        started = time.thread_time()
-        posed = pose_quotas(self._cache.snapshot)
-        posing = time.thread_time() - started
+        posed, posing = _timed(lambda: pose_quotas(self._cache.snapshot))
         found = self._ask(posed.question, self._quotas)
         if found is not None:
             answer, seconds = found
@@ -176,9 +176,8 @@ class Planning:
         snapshot = self._cache.snapshot
         self._judge(snapshot)
         self._planned = None
-        started = time.thread_time()
-        question = pose_queue(snapshot, self._settings.queue_limit, self._settings.solver_seconds)
-        posing = time.thread_time() - started
+        limit, solver_seconds = self._settings.queue_limit, self._settings.solver_seconds
+        question, posing = _timed(lambda: pose_queue(snapshot, limit, solver_seconds))
         found = (None, 0.0) if question is None else self._ask(question, self._queue)
         if found is not None:
             answer, seconds = found
@@ -215,3 +214,9 @@ class Planning:
     def _retire(self, without: Callable[[Guidance], Guidance]) -> None:
         self._cache.advise(lambda now: None if now.guidance is None else without(now.guidance))
         self._metrics.retired()
+
+
+def _timed(pose: Callable[[], T]) -> tuple[T, float]:
+    """Return what is posed, and the seconds of this thread's time that it took."""
+    started = time.thread_time()
+    return pose(), time.thread_time() - started

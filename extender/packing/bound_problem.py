@@ -20,10 +20,9 @@ from extender.packing.kinds import NodeKinds, Shape
 from extender.packing.mix import DemandMix
 from extender.packing.resources import CPU, MEMORY
 from extender.packing.snapshot import Snapshot
-from extender.packing.table import IntVector
+from extender.packing.table import BoolMatrix, IntVector
 from extender.packing.types import PodInfo
 
-BoolMatrix = npt.NDArray[np.bool_]
 CPU_UNIT_MILLI: Final = 250
 _MIB: Final = 2**20
 

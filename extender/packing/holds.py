@@ -32,6 +32,9 @@ HELD: Final = Reason(Cause.HELD, "node(s) held for a larger pod that waits", res
 _MOST_CLASSES: Final = 32
 _SMALLEST: Final = 2
 
+_Key = tuple[PodClass, int]
+"""Class and priority: what decides where a pod fits."""
+
 
 @dataclass(frozen=True, slots=True)
 class HoldRules:
@@ -55,7 +58,7 @@ class Hold:
     pod: PodInfo
     node: str
     until: float
-    as_large: int = 0
+    as_large: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +136,8 @@ class Holds:
         names, index = snapshot.table.names, snapshot.table.index
         resting = [index[name] for name in nodes if name in index and not _may(nodes, name, now)]
         # Promises only become more, so where a class has found nothing its other pods find nothing either.
-        without: set[tuple[PodClass, int]] = set()
-        for pod, may in _fitting(snapshot, waiting):
-            key = (PodClass.of(pod), pod.priority)
+        without: set[_Key] = set()
+        for pod, key, may in _fitting(snapshot, waiting):
             if key in without:
                 continue
             open_ = may.copy()
@@ -187,9 +189,9 @@ def _waiting(snapshot: Snapshot) -> list[PodInfo]:
     return sorted(found, key=lambda pod: (-pod.priority, -pod.gpu.count, pod.created, pod.uid))
 
 
-def _fitting(snapshot: Snapshot, pods: list[PodInfo]) -> Iterator[tuple[PodInfo, BoolVector]]:
-    """Yield the pods that fit somewhere, each with a mask of the rows; pods of one class are judged once."""
-    masks: dict[tuple[PodClass, int], BoolVector] = {}
+def _fitting(snapshot: Snapshot, pods: list[PodInfo]) -> Iterator[tuple[PodInfo, _Key, BoolVector]]:
+    """Yield the pods that fit somewhere, each with a mask of the rows; pods with one key are judged once."""
+    masks: dict[_Key, BoolVector] = {}
     everywhere = np.arange(len(snapshot))
     largest = {name: int(snapshot.free_of(name).max(initial=0)) for name in {pod.gpu.resource for pod in pods}}
     for pod in pods:
@@ -202,7 +204,7 @@ def _fitting(snapshot: Snapshot, pods: list[PodInfo]) -> Iterator[tuple[PodInfo,
                 return
             masks[key] = fitting(snapshot, pod, everywhere)
         if masks[key].any():
-            yield pod, masks[key]
+            yield pod, key, masks[key]
 
 
 def _as_large(snapshot: Snapshot, row: int, pod: PodInfo) -> int:

@@ -20,10 +20,9 @@ from extender.packing.kinds import NodeKinds, Shape
 from extender.packing.mix import DemandMix, PodClass
 from extender.packing.resources import CPU, MEMORY
 from extender.packing.snapshot import Snapshot
+from extender.packing.table import BoolMatrix, Rows
 
 Floats = npt.NDArray[np.float64]
-BoolMatrix = npt.NDArray[np.bool_]
-Rows = npt.NDArray[np.intp]
 
 # Pods are told apart by cores and GiB per GPU in steps of so many; what asks for more than four steps is one class.
 _CORE_STEP: Final = 4
