@@ -1,7 +1,7 @@
 """What `hole-aware` should say: the formula with everything worked out anew, and nothing remembered or shared.
 
-One exception to plain Python: demand is spread over the models by numpy, whose powers are not those of `math` to the
-last bit, and the last bit decides between equals.
+One exception to plain Python: demand is spread over the models by numpy, whose powers and sums are not those of
+`math` to the last bit, and the last bit decides between equals.
 """
 
 from __future__ import annotations
@@ -121,13 +121,13 @@ def spread(lists: list[bytes], demand: np.ndarray, free: np.ndarray) -> np.ndarr
     demand = demand * (free.sum() / max(1.0, demand.sum()))
     width = np.maximum(free, 1e-9)
     accepted = np.array([list(accepted) for accepted in lists], dtype=np.float64).reshape(len(lists), len(free))
-    flows: np.ndarray = accepted * width
     if not demand.any():
-        return np.zeros_like(flows)
-    flows = flows * (demand / flows.sum(axis=1))[:, None]
+        return np.zeros_like(accepted)
+    pull, accepting = width, np.ascontiguousarray(accepted.T)
     for _ in range(ROUNDS if len(lists) > 1 else 0):
-        flows = flows * np.maximum(flows.sum(axis=0) / width, 1e-9) ** -0.8
-        flows = flows * (demand / flows.sum(axis=1))[:, None]
+        loads = (accepting @ (demand / (accepted @ pull))) * pull / width
+        pull = pull * np.minimum(np.maximum(loads, 1e-9), 1 / 1e-9) ** -0.8
+    flows: np.ndarray = accepted * pull * (demand / (accepted @ pull))[:, None]
     return flows
 
 

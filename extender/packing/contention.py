@@ -226,17 +226,19 @@ def spread(accepted: BoolMatrix, demand: Floats, free: Floats) -> Floats:
     Returns:
         float [list, group], rows summing to ``demand``.
     """
-    width = np.maximum(free, _TRIFLE)
-    flows: Floats = accepted.astype(np.float64) * width
+    width, takes = np.maximum(free, _TRIFLE), accepted.astype(np.float64)
     if not demand.any():
-        return flows * 0.0  # nothing is free to be spread over
-    rows, loads, least, step = demand[:, None], np.empty_like(width), np.array(_TRIFLE), np.array(-_STEP)
-    sums = np.empty_like(rows)
-    # `add.reduce` is `sum` without what that, like arrays of a few numbers that come and go, costs.
-    flows *= rows / np.add.reduce(flows, axis=1, keepdims=True)
+        return takes * 0.0  # nothing is free to be spread over
+    # A flow is demand x pull of the model / pull of all that the list accepts, so only the pulls need following. `dot`
+    # into arrays at hand, because arrays of a few numbers that come and go cost more than what is done with them.
+    pull, loads, per_pull = width.copy(), np.empty_like(width), np.empty_like(demand)
+    by_model, step = np.ascontiguousarray(takes.T), np.array(-_STEP)
+    # Within these a pull stays a number, however absurd the demand.
+    least, most = np.array(_TRIFLE), np.array(1.0 / _TRIFLE)
     for _ in range(_ROUNDS if len(demand) > 1 else 0):
-        np.divide(np.add.reduce(flows, axis=0, out=loads), width, out=loads)
-        flows *= np.power(np.maximum(loads, least, out=loads), step, out=loads)
-        np.add.reduce(flows, axis=1, keepdims=True, out=sums)
-        flows *= np.divide(rows, sums, out=sums)
+        np.divide(demand, np.dot(takes, pull, out=per_pull), out=per_pull)
+        np.divide(np.multiply(np.dot(by_model, per_pull, out=loads), pull, out=loads), width, out=loads)
+        np.minimum(np.maximum(loads, least, out=loads), most, out=loads)
+        pull *= np.power(loads, step, out=loads)
+    flows: Floats = takes * pull * (demand / np.dot(takes, pull))[:, None]
     return flows

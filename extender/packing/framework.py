@@ -69,6 +69,6 @@ def normalise(table: NodeTable, rows: Rows, utilities: Utilities) -> Scores:
     # A rank makes score (MAX_SCORE - 1) x rank // last rank: `least` are the smallest utilities of scores 1, 2, ...
     steps = np.arange(1, MAX_SCORE)
     least = ordered[rank.searchsorted(-(-steps * rank[-1] // (MAX_SCORE - 1)))]
-    scores: Scores = np.add.reduce(utilities >= least[:, None], axis=0, dtype=np.int8).astype(np.int64)
+    scores: Scores = least.searchsorted(utilities, side="right").astype(np.int64)
     scores[winner(table, rows, utilities)] = MAX_SCORE
     return scores

@@ -44,23 +44,41 @@ class Quotas:
         signature: of the ``NodeKinds`` that the columns speak of.
         groups: class of pods -> row of ``wanted``.
         wanted: float [group, kind x CPU_CLASSES], GPUs.
+        beside_best_kind: float [group, kind x CPU_CLASSES], what the column's whole kind gets as a share of the group's
+            best kind, 0..1; 0 throughout for a group that gets nothing.
+        beside_best_column: the same of the column alone, beside the group's best column; float [group, column].
     """
 
     signature: tuple[object, ...]
     groups: Mapping[PodClass, int]
     wanted: Floats
+    # Worked out once a solution, not once a score.
+    beside_best_kind: Floats = field(init=False)
+    beside_best_column: Floats = field(init=False)
 
-    def wanted_by(self, pods: PodClass, kinds: NodeKinds) -> Floats | None:
-        """Return float [kind x CPU_CLASSES], GPUs, what a class of pods should take in each column.
+    def __post_init__(self) -> None:
+        """Work out the shares."""
+        by_kind = self.wanted.reshape(len(self.wanted), -1, CPU_CLASSES).sum(axis=2)
+        object.__setattr__(self, "beside_best_kind", np.repeat(_beside_best(by_kind), CPU_CLASSES, axis=1))
+        object.__setattr__(self, "beside_best_column", _beside_best(self.wanted))
 
-        None where they give it nothing: they are of other nodes, or were solved before its like was seen.
+    def group_of(self, pods: PodClass, kinds: NodeKinds) -> int | None:
+        """Return the row of a class of pods.
+
+        None where the quotas give it nothing: they are of other nodes, or were solved before its like was seen.
         """
         group = self.groups.get(pods) if self.speak_of(kinds) else None
-        return self.wanted[group] if group is not None and self.wanted[group].max(initial=0.0) > 0.0 else None
+        return group if group is not None and self.wanted[group].any() else None
 
     def speak_of(self, kinds: NodeKinds) -> bool:
         """Tell whether the columns are of these kinds."""
         return self.signature is kinds.signature or self.signature == kinds.signature
+
+
+def _beside_best(wanted: Floats) -> Floats:
+    best = wanted.max(axis=1, initial=0.0, keepdims=True)
+    shares: Floats = np.divide(wanted, best, out=np.zeros_like(wanted), where=best > 0.0)
+    return shares
 
 
 @dataclass(frozen=True, eq=False, slots=True)

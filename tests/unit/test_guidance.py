@@ -10,8 +10,7 @@ from extender.packing.framework import best_row
 from extender.packing.guidance import CPU_CLASSES, Guidance, Quotas, column_of
 from extender.packing.kinds import NodeKinds
 from extender.packing.mix import PodClass, Turnover
-from extender.packing.policies.hole_aware import Candidates
-from extender.packing.policies.planned import Planned, quota
+from extender.packing.policies.planned import Planned, missed_column, missed_kind
 from extender.packing.snapshot import Snapshot
 from tests.builders import GPU, H100, node, pod
 
@@ -63,24 +62,25 @@ def test_cpu_poor_nodes_are_for_pods_that_ask_for_little():
     ]
 
 
-def test_quota_grows_with_the_distance_from_the_best_place():
-    snapshot = small_cluster(asked := pod("p").gpus(2).build())
-    question = Candidates.of(snapshot, asked, np.arange(3) % 2)
-    assert quota(question, np.array([3.0, 12.0]), np.array([0, 1, -2])).tolist() == [2 * (1 - 3 / 12), 0.0, 2.0]
+def test_quotas_are_missed_the_more_the_less_the_place_gets_beside_the_best():
+    wanted = np.zeros((2, 2 * CPU_CLASSES))
+    wanted[0, [0, 3, CPU_CLASSES]] = 6.0, 3.0, 3.0
+    of_resource = Quotas((), {}, wanted)
+    by_kind = missed_kind(of_resource, 0)
+    assert by_kind.tolist() == [0.0] * CPU_CLASSES + [1 - 3 / 9] * CPU_CLASSES + [1.0]
+    by_column = missed_column(of_resource, 0)
+    assert by_column[[0, 3, CPU_CLASSES, 1, -1]].tolist() == [0.0, 0.5, 0.5, 1.0, 1.0]
 
 
-def test_quotas_tell_what_a_class_of_pods_should_take_or_nothing():
+def test_quotas_speak_of_a_class_of_pods_that_they_give_something():
     asked, other = pod("p").gpus(2).build(), pod("q").gpus(4).build()
-    snapshot = small_cluster(asked)
-    kinds = NodeKinds.of(snapshot.table, GPU)
+    kinds = NodeKinds.of(small_cluster(asked).table, GPU)
     wanted = np.zeros((2, len(kinds) * CPU_CLASSES))
     wanted[0, 6] = 3.0
     of_resource = Quotas(kinds.signature, {PodClass.of(asked): 0, PodClass.of(other): 1}, wanted)
-    found = of_resource.wanted_by(PodClass.of(asked), kinds)
-    assert found is not None
-    assert found.tolist() == wanted[0].tolist()
-    assert of_resource.wanted_by(PodClass.of(other), kinds) is None
-    assert of_resource.wanted_by(PodClass.of(pod("x").gpus(1).build()), kinds) is None
+    assert of_resource.group_of(PodClass.of(asked), kinds) == 0
+    assert of_resource.group_of(PodClass.of(other), kinds) is None
+    assert of_resource.group_of(PodClass.of(pod("x").gpus(1).build()), kinds) is None
 
 
 def test_with_room_to_spare_quotas_do_not_open_whole_nodes():

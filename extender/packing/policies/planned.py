@@ -1,6 +1,8 @@
 """``planned``: the default; the cost of hole-aware, and where a planner has worked something out ahead, that too.
 
-    cost = cost of hole-aware + quota + cpu_quota + cpu_match        (the latter three while the cluster fills)
+    cost = cost of hole-aware + n (quota x missed kind + cpu_quota x missed column) + cpu_match x cpu_ratio
+
+The latter two only while the cluster fills, for a pod of n GPUs.
 
 The node that the joint plan gives to a pod comes before all others.
 
@@ -9,18 +11,17 @@ Without guidance, or with guidance about other nodes, it is hole-aware bit for b
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 
 from extender.packing.framework import Rows, Utilities
-from extender.packing.guidance import CPU_CLASSES, Columns, Floats, Quotas, column_of
+from extender.packing.guidance import Floats, Quotas, column_of
 from extender.packing.kinds import NodeKinds
 from extender.packing.mix import PodClass
-from extender.packing.policies.hole_aware import Candidates, HoleAware, cpu_ratio
+from extender.packing.policies.hole_aware import Candidates, HoleAware
 from extender.packing.snapshot import Snapshot
-from extender.packing.table import Codes
 from extender.packing.types import PodInfo
 
 # More than all terms together for any pod: 10^6 is the most that a rung of a ladder costs per GPU.
@@ -55,8 +56,7 @@ class Planned:
             return self.base.score(snapshot, pod, rows)
         quotas = guidance.quotas.get(pod.gpu.resource)
         if quotas is not None and pod.gpu.whole and self.follows_quotas(snapshot):
-            question = Candidates.of(snapshot, pod, rows)
-            utilities = question.by_row(self.base.utilities(question) - self._guided(quotas, question))
+            utilities = self._guided(quotas, Candidates.of(snapshot, pod, rows))
         else:
             utilities = self.base.score(snapshot, pod, rows)
         row = snapshot.table.index.get(guidance.nodes.get(pod.uid, ""))
@@ -67,22 +67,31 @@ class Planned:
         return snapshot.turnover.ended_share < self.filling
 
     def _guided(self, quotas: Quotas, question: Candidates) -> Utilities:
-        """Return the cost of leaving the quotas; 0 for pods they do not speak of."""
+        """Return the utilities by the quotas too; those of hole-aware for pods they do not speak of."""
         kinds = NodeKinds.of(question.snapshot.table, question.pod.gpu.resource)
-        wanted = quotas.wanted_by(PodClass.of(question.pod), kinds)
-        if wanted is None:
-            return np.zeros(len(question.rows))
-        of_row = kinds.of_row[question.rows]
-        by_kind = quota(question, wanted.reshape(-1, CPU_CLASSES).sum(axis=1), of_row)
-        by_column = quota(question, wanted, column_of(of_row, question.gpus, question.cpu_milli))
-        return self.quota * by_kind + self.cpu_quota * by_column + self.cpu_match * cpu_ratio(question)
+        group = quotas.group_of(PodClass.of(question.pod), kinds)
+        if group is None:
+            return question.by_row(self.base.utilities(question))
+        missed = self.quota * missed_kind(quotas, group) + self.cpu_quota * missed_column(quotas, group)
+        column = column_of(kinds.of_row[question.rows], question.gpus, question.cpu_milli)
+        # A negative column, no whole GPUs, reads the last entry.
+        cost = question.count * missed[np.maximum(column, -1)]
+        return question.by_row(self._filling_base.utilities(question) - cost)
+
+    @property
+    def _filling_base(self) -> HoleAware:
+        weights = self.base.weights
+        return replace(self.base, weights=replace(weights, cpu_ratio=weights.cpu_ratio + self.cpu_match))
 
 
-def quota(question: Candidates, wanted: Floats, place: Columns | Codes) -> Utilities:
-    """Return n (1 - q/max q): q is what the quotas give the pod's group in the node's place, max q in its best one.
+def missed_kind(quotas: Quotas, group: int) -> Floats:
+    """Return float [column + 1], 1 - q/max q: q is what the group should take in the column's kind of nodes.
 
-    A place is a kind of nodes or a column of them; negative, without whole GPUs, it gets nothing.
+    max q is that in its best kind. The last entry, 1, is for nodes without whole GPUs.
     """
-    share = np.concatenate((wanted / wanted.max(), [0.0]))
-    cost: Utilities = question.count * (1.0 - share[np.maximum(place, -1)])
-    return cost
+    return np.append(1.0 - quotas.beside_best_kind[group], 1.0)
+
+
+def missed_column(quotas: Quotas, group: int) -> Floats:
+    """Return the same of the column alone, beside the group's best column."""
+    return np.append(1.0 - quotas.beside_best_column[group], 1.0)
