@@ -75,11 +75,13 @@ COMPARED: Final = (
     "gpu-packing",
 )
 ABLATIONS: Final[Mapping[str, Callable[[], Policy]]] = {
-    "planned without quotas": lambda: Planned(quota=0.0),
+    "planned without quotas": lambda: Planned(quota=0.0, cpu_quota=0.0),
+    "planned without quotas of columns": lambda: Planned(cpu_quota=0.0),
     "planned without CPU match": lambda: Planned(cpu_match=0.0),
     "planned without fragmentation": lambda: _planned(fragmentation=0.0),
     "planned without guard": lambda: _planned(guard=0.0),
     "planned without large_node": lambda: _planned(large_node=0.0),
+    "planned without cpu_ratio": lambda: _planned(cpu_ratio=0.0),
     "planned, quotas under departures too": lambda: Planned(filling=2.0),
     "planned, quotas solved every 50 placements": Planned,
 }

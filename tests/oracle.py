@@ -19,11 +19,16 @@ CPU, MEMORY, PODS = "cpu", "memory", "pods"
 
 @dataclass(frozen=True)
 class World:
-    """The input of a Snapshot; `booked` is what the tentative ledger holds, by (node name, resource)."""
+    """The input of a Snapshot.
+
+    `booked` is what the tentative ledger holds, by (node name, resource); `ended` the share of what has started of late
+    that has ended.
+    """
 
     nodes: Sequence[NodeInfo]
     pods: Sequence[PodInfo] = ()
     booked: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    ended: float = 0.0
 
     def node(self, name: str) -> NodeInfo:
         return next(n for n in self.nodes if n.name == name)

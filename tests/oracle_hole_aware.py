@@ -135,11 +135,13 @@ def spread(lists: list[bytes], demand: np.ndarray, free: np.ndarray) -> np.ndarr
 
 
 def large_node(world: World, pod: PodInfo, node: NodeInfo) -> float:
-    """Return n (g - n)/G on the largest nodes, for a pod of at most a quarter of one."""
+    """Return n (e + (g - n)/G) on the largest nodes, for a pod of at most a quarter of one."""
     resource, n = pod.gpu.resource, pod.gpu.count
     largest = max((x.allocatable.get(resource, 0) for x in world.nodes if whole(x, resource)), default=0)
     is_largest = whole(node, resource) and node.allocatable.get(resource, 0) == largest
-    return float(n) * max(world.free(node, resource) - n, 0) / largest if is_largest and 4 * n <= largest else 0.0
+    if not is_largest or 4 * n > largest:
+        return 0.0
+    return float(n) * (world.ended + max(world.free(node, resource) - n, 0) / largest)
 
 
 def cpu_ratio(world: World, pod: PodInfo, node: NodeInfo) -> float:

@@ -40,27 +40,31 @@ def column_of(kinds: Codes, gpus: IntVector, cpu_milli: IntVector) -> Columns:
 class Quotas:
     """How many GPUs each group of pods should take in each column, for one resource.
 
+    What a group misses somewhere is 1 - q/max q: it should take q GPUs there, max q in its best place. It misses all
+    where it should take none, and on nodes without whole GPUs: a negative column reads the last entry, 1.
+
     Attributes:
         signature: of the ``NodeKinds`` that the columns speak of.
-        groups: class of pods -> row of ``wanted``.
+        groups: class of pods -> row of the arrays.
         wanted: float [group, kind x CPU_CLASSES], GPUs.
-        beside_best_kind: float [group, kind x CPU_CLASSES], what the column's whole kind gets as a share of the group's
-            best kind, 0..1; 0 throughout for a group that gets nothing.
-        beside_best_column: the same of the column alone, beside the group's best column; float [group, column].
+        missed_kind: float [group, kind x CPU_CLASSES + 1], what is missed in the column's kind of nodes.
+        missed_column: the same of the column alone.
     """
 
     signature: tuple[object, ...]
     groups: Mapping[PodClass, int]
     wanted: Floats
     # Worked out once a solution, not once a score.
-    beside_best_kind: Floats = field(init=False)
-    beside_best_column: Floats = field(init=False)
+    missed_kind: Floats = field(init=False)
+    missed_column: Floats = field(init=False)
 
     def __post_init__(self) -> None:
-        """Work out the shares."""
-        by_kind = self.wanted.reshape(len(self.wanted), -1, CPU_CLASSES).sum(axis=2)
-        object.__setattr__(self, "beside_best_kind", np.repeat(_beside_best(by_kind), CPU_CLASSES, axis=1))
-        object.__setattr__(self, "beside_best_column", _beside_best(self.wanted))
+        """Work out what is missed."""
+        groups, width = self.wanted.shape
+        of_kind = _missed(self.wanted.reshape(groups, width // CPU_CLASSES, CPU_CLASSES).sum(axis=2))
+        kind = np.append(np.repeat(np.arange(width // CPU_CLASSES), CPU_CLASSES), -1)
+        object.__setattr__(self, "missed_kind", of_kind[:, kind])
+        object.__setattr__(self, "missed_column", _missed(self.wanted))
 
     def group_of(self, pods: PodClass, kinds: NodeKinds) -> int | None:
         """Return the row of a class of pods.
@@ -75,10 +79,10 @@ class Quotas:
         return self.signature is kinds.signature or self.signature == kinds.signature
 
 
-def _beside_best(wanted: Floats) -> Floats:
+def _missed(wanted: Floats) -> Floats:
     best = wanted.max(axis=1, initial=0.0, keepdims=True)
-    shares: Floats = np.divide(wanted, best, out=np.zeros_like(wanted), where=best > 0.0)
-    return shares
+    share = np.divide(wanted, best, out=np.zeros_like(wanted), where=best > 0.0)
+    return np.pad(1.0 - share, ((0, 0), (0, 1)), constant_values=1.0)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

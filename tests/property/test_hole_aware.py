@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import assume, event, given
@@ -79,9 +81,10 @@ def after(snapshot, kind, what):
 
 
 def from_nothing(snapshot):
-    """Return an equal Snapshot that has followed nothing."""
+    """Return an equal Snapshot that has followed nothing but how much has ended."""
     bound = [p for group in (*snapshot.pods, *snapshot.orphans.values()) for p in group]
-    return Snapshot.of(snapshot.table.nodes, [*bound, *snapshot.pending.values()]).with_booked(snapshot.booked)
+    fresh = Snapshot.of(snapshot.table.nodes, [*bound, *snapshot.pending.values()]).with_booked(snapshot.booked)
+    return replace(fresh, turnover=snapshot.turnover)
 
 
 @given(world=worlds(), changes=st.lists(st.tuples(steps(), st.booleans()), max_size=8), asked=waiting_pods())
@@ -139,7 +142,8 @@ def test_rows_that_are_alike_are_scored_as_if_each_were_alone(changes, asked):
         if scored:
             rows = candidates(snapshot, asked)
             event("alike together" if Candidates.of(snapshot, asked, rows).place is not None else "one by one")
-            world = World(FLEET, [*snapshot.pending.values(), *(p for g in snapshot.pods for p in g)], booked(snapshot))
+            known = [*snapshot.pending.values(), *(p for g in snapshot.pods for p in g)]
+            world = World(FLEET, known, booked(snapshot), snapshot.turnover.ended_share)
             expected = [formula(world, asked, snapshot.table.nodes[row]) for row in rows]
             assert POLICY.score(snapshot, asked, rows).tolist() == expected
 

@@ -10,7 +10,7 @@ from extender.packing.framework import best_row
 from extender.packing.guidance import CPU_CLASSES, Guidance, Quotas, column_of
 from extender.packing.kinds import NodeKinds
 from extender.packing.mix import PodClass, Turnover
-from extender.packing.policies.planned import Planned, missed_column, missed_kind
+from extender.packing.policies.planned import Planned
 from extender.packing.snapshot import Snapshot
 from tests.builders import GPU, H100, node, pod
 
@@ -66,10 +66,13 @@ def test_quotas_are_missed_the_more_the_less_the_place_gets_beside_the_best():
     wanted = np.zeros((2, 2 * CPU_CLASSES))
     wanted[0, [0, 3, CPU_CLASSES]] = 6.0, 3.0, 3.0
     of_resource = Quotas((), {}, wanted)
-    by_kind = missed_kind(of_resource, 0)
-    assert by_kind.tolist() == [0.0] * CPU_CLASSES + [1 - 3 / 9] * CPU_CLASSES + [1.0]
-    by_column = missed_column(of_resource, 0)
-    assert by_column[[0, 3, CPU_CLASSES, 1, -1]].tolist() == [0.0, 0.5, 0.5, 1.0, 1.0]
+    assert of_resource.missed_kind[0].tolist() == [0.0] * CPU_CLASSES + [1 - 3 / 9] * CPU_CLASSES + [1.0]
+    assert of_resource.missed_column[0, [0, 3, CPU_CLASSES, 1, -1]].tolist() == [0.0, 0.5, 0.5, 1.0, 1.0]
+    assert of_resource.missed_kind[1].tolist() == [1.0] * (2 * CPU_CLASSES + 1)
+
+
+def test_without_groups_there_are_no_quotas():
+    assert Quotas((), {}, np.zeros((0, CPU_CLASSES))).missed_kind.shape == (0, CPU_CLASSES + 1)
 
 
 def test_quotas_speak_of_a_class_of_pods_that_they_give_something():

@@ -1,9 +1,12 @@
 """The terms of the default policy, one by one."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from extender.packing.framework import best_row
+from extender.packing.mix import Turnover
 from extender.packing.policies import hole_aware
 from extender.packing.policies.hole_aware import Candidates, HoleAware
 from extender.packing.snapshot import Snapshot
@@ -58,6 +61,15 @@ def test_small_pods_pay_for_the_largest_nodes():
     snapshot = Snapshot.of([node("big").gpus(8, H100).build(), node("small").gpus(4, H100).build()])
     assert hole_aware.large_node(ask(snapshot, pod("p").gpus(2).build(), "big", "small")).tolist() == [1.5, 0.0]
     assert hole_aware.large_node(ask(snapshot, pod("p").gpus(4).build(), "big", "small")).tolist() == [0.0, 0.0]
+
+
+def test_where_pods_come_and_go_small_ones_pay_for_full_large_nodes_too():
+    nodes = [node("big").gpus(8, H100).build(), node("small").gpus(4, H100).build()]
+    full = Snapshot.of(nodes, [pod("r").gpus(6).on("big").build()])
+    asked = pod("p").gpus(2).build()
+    for started, ended, cost in ((8.0, 0.0, 0.0), (8.0, 4.0, 1.0), (8.0, 8.0, 2.0)):
+        snapshot = replace(full, turnover=Turnover(started, ended))
+        assert hole_aware.large_node(ask(snapshot, asked, "big", "small")).tolist() == [cost, 0.0]
 
 
 def test_an_exact_fit_beats_a_smaller_node_that_keeps_a_rest():

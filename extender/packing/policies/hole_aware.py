@@ -103,9 +103,11 @@ def guard(question: Candidates) -> Utilities:
 
 
 def large_node(question: Candidates) -> Utilities:
-    """Return n (g - n)/G on the largest nodes (g of G GPUs free) for a pod of at most a quarter of one, else 0.
+    """Return n (e + (g - n)/G) on the largest nodes (g of G GPUs free) for a pod of at most a quarter of one, else 0.
 
-    Small pods use large nodes last, the more so the wholer the node stays; filling one up costs nothing.
+    e is the share of what starts that has ended of late. Small pods use large nodes last, the more so the wholer the
+    node stays. While nothing ends, filling one up costs nothing; where pods come and go it keeps the node from becoming
+    whole again.
     """
     kinds = NodeKinds.of(question.snapshot.table, question.pod.gpu.resource)
     if 4 * question.count > kinds.largest:
@@ -113,7 +115,8 @@ def large_node(question: Candidates) -> Utilities:
     # Kind -1, no whole GPUs, reads the last entry.
     charge = question.count * np.concatenate((kinds.gpus == kinds.largest, [False]), dtype=np.float64)
     left = np.maximum(question.gpus - question.count, 0)
-    cost: Utilities = charge[kinds.of_row[question.rows]] * left / kinds.largest
+    ended = question.snapshot.turnover.ended_share
+    cost: Utilities = charge[kinds.of_row[question.rows]] * (ended + left / kinds.largest)
     return cost
 
 

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from extender.packing.framework import Rows, Utilities
-from extender.packing.guidance import Floats, Quotas, column_of
+from extender.packing.guidance import Quotas, column_of
 from extender.packing.kinds import NodeKinds
 from extender.packing.mix import PodClass
 from extender.packing.policies.hole_aware import Candidates, HoleAware
@@ -72,7 +72,7 @@ class Planned:
         group = quotas.group_of(PodClass.of(question.pod), kinds)
         if group is None:
             return question.by_row(self.base.utilities(question))
-        missed = self.quota * missed_kind(quotas, group) + self.cpu_quota * missed_column(quotas, group)
+        missed = self.quota * quotas.missed_kind[group] + self.cpu_quota * quotas.missed_column[group]
         column = column_of(kinds.of_row[question.rows], question.gpus, question.cpu_milli)
         # A negative column, no whole GPUs, reads the last entry.
         cost = question.count * missed[np.maximum(column, -1)]
@@ -82,16 +82,3 @@ class Planned:
     def _filling_base(self) -> HoleAware:
         weights = self.base.weights
         return replace(self.base, weights=replace(weights, cpu_ratio=weights.cpu_ratio + self.cpu_match))
-
-
-def missed_kind(quotas: Quotas, group: int) -> Floats:
-    """Return float [column + 1], 1 - q/max q: q is what the group should take in the column's kind of nodes.
-
-    max q is that in its best kind. The last entry, 1, is for nodes without whole GPUs.
-    """
-    return np.append(1.0 - quotas.beside_best_kind[group], 1.0)
-
-
-def missed_column(quotas: Quotas, group: int) -> Floats:
-    """Return the same of the column alone, beside the group's best column."""
-    return np.append(1.0 - quotas.beside_best_column[group], 1.0)
