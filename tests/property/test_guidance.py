@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from extender.packing import quota_problem, quotas
 from extender.packing.fit import filter_nodes
+from extender.packing.framework import best_row
 from extender.packing.guidance import CPU_CLASSES, Guidance
 from extender.packing.kinds import NodeKinds
 from extender.packing.mix import PodClass, Turnover
@@ -44,10 +46,11 @@ def guided(snapshot, asked, random):
 def expected(snapshot, asked, row, base):
     """Return the utility by the formula, for one row."""
     guidance, name, free = snapshot.guidance, snapshot.table.names[row], snapshot.free_for_score
-    bonus = 1e9 if guidance.nodes.get(asked.uid) == name else 0.0
+    if guidance.nodes.get(asked.uid) == name:
+        return sys.float_info.max
     of_resource = guidance.quotas.get(asked.gpu.resource)
     if of_resource is None or not asked.gpu.whole:
-        return base + bonus
+        return base
     wanted = of_resource.wanted[of_resource.groups[PodClass.of(asked)]].tolist()
     kind = int(NodeKinds.of(snapshot.table, asked.gpu.resource).of_row[row])
     by_kind = [sum(wanted[i : i + CPU_CLASSES]) for i in range(0, len(wanted), CPU_CLASSES)]
@@ -58,11 +61,11 @@ def expected(snapshot, asked, row, base):
     largest = max(ratios, default=1.0)
     off = n * abs(min(cpu / max(gpus, 1), largest) - asked.requests.get("cpu", 0) / n) / max(largest, 1.0)
     if not any(wanted):
-        return base + bonus
+        return base
     missed = [
         1.0 - (given[place] / max(given) if kind >= 0 else 0.0) for given, place in ((by_kind, kind), (wanted, column))
     ]
-    return base - (3.0 * n * missed[0] + 0.5 * n * missed[1] + 0.9 * off) + bonus
+    return base - (3.0 * n * missed[0] + 0.5 * n * missed[1] + 0.9 * off)
 
 
 @given(world=worlds(), asked=waiting_pods())
@@ -87,6 +90,15 @@ def test_guided_utilities_are_those_of_the_formula_and_follow_the_rows(world, as
     assert PLANNED.score(snapshot, asked, rows[order]).tolist() == utilities[order].tolist()
     alone = [PLANNED.score(snapshot, asked, rows[i : i + 1])[0] for i in range(len(rows))]
     assert alone == utilities.tolist()
+
+
+@given(world=worlds(), asked=waiting_pods(), random=RANDOM)
+def test_the_planned_node_comes_first_wherever_it_is(world, asked, random):
+    snapshot = guided(snapshot_of(world), asked, random)
+    rows = np.arange(len(snapshot))
+    name = random.choice(snapshot.table.names)
+    snapshot = snapshot.with_guidance(replace(snapshot.guidance, nodes={asked.uid: name}))
+    assert snapshot.table.names[best_row(PLANNED, snapshot, asked, rows)] == name
 
 
 @given(world=worlds(), asked=waiting_pods(), random=RANDOM)

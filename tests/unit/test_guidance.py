@@ -106,6 +106,16 @@ def test_the_node_of_the_joint_plan_comes_first():
         assert snapshot.table.names[best_row(Planned(), snapshot, waiting, np.arange(2))] == name
 
 
+@pytest.mark.parametrize("gpus", [1, 128, 2**40])
+def test_the_planned_node_comes_first_though_it_is_the_last_rung_of_a_large_pod(gpus):
+    waiting = pod("p").gpus(gpus).types(f"T4,H100={1e300}").build()
+    nodes = [node("h").gpus(gpus, H100).build(), node("t").gpus(gpus, T4).build()]
+    snapshot = Snapshot.of(nodes, [waiting])
+    assert snapshot.table.names[best_row(Planned(), snapshot, waiting, np.arange(2))] == "t"
+    planned = snapshot.with_guidance(Guidance({GPU: solved(snapshot)}, {waiting.uid: "h"}))
+    assert snapshot.table.names[best_row(Planned(), planned, waiting, np.arange(2))] == "h"
+
+
 def test_guidance_outlives_an_added_node_of_a_known_kind_and_not_an_unknown_one():
     snapshot = small_cluster(pod("p").gpus(1).build())
     wanted = solved(snapshot)
