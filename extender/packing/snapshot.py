@@ -184,8 +184,9 @@ class Snapshot:
         if not gone and not come and nodes is None:
             return self
         touched = self._regrouped(gone, come)
-        left = {pod.uid for pod in gone}
-        pending = {uid: pod for uid, pod in self.pending.items() if uid not in left} if left else dict(self.pending)
+        pending = dict(self.pending)
+        for pod in gone:
+            pending.pop(pod.uid, None)
         pending.update((pod.uid, pod) for pod in come if pod.waiting)
         fresh = self._laid_out(touched) if nodes is None else self._relaid(touched, NodeTable.of(nodes))
         mix = self.mix.moved(self._counted(gone, fresh), fresh._counted(come, self))  # noqa: SLF001 - one of us
