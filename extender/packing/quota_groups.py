@@ -13,6 +13,7 @@ import numpy as np
 
 from extender.packing.expected import shaped_classes
 from extender.packing.kinds import NodeKinds, Shape
+from extender.packing.memory import ByIdentity
 from extender.packing.mix import DemandMix, PodClass
 from extender.packing.snapshot import Snapshot
 
@@ -80,8 +81,11 @@ class Groups:
         by_key: dict[GroupKey, Group] = {}
         of_class: dict[PodClass, int] = {}
         waiting = DemandMix.of(pod for pod in snapshot.pending.values() if not pod.gated).counts
-        for pods, shape, _ in shaped_classes(snapshot.table, kinds, snapshot.mix):
-            key = _key(kinds, shape)
+        # By identity, as in expected.shaped_classes.
+        known: ByIdentity[Shape, GroupKey] = snapshot.table.remember("quota keys", kinds.resource, ByIdentity)
+        shaped = shaped_classes(snapshot.table, kinds, snapshot.mix)
+        for pods, shape, _ in shaped:
+            key = known.recall(shape, lambda shape: _key(kinds, shape))
             if 1 in key.allowed:
                 group = by_key.setdefault(key, Group(len(by_key)))
                 count = max(snapshot.arrivals.weight(pods), LEAST_WEIGHT)
@@ -91,6 +95,7 @@ class Groups:
                 group.memory_bytes += count * shape.memory_bytes
                 group.least_cpu_milli = min(group.least_cpu_milli, shape.cpu_milli)
                 of_class[pods] = group.place
+        known.trim(len(shaped))
         return cls(by_key, of_class)
 
     def __len__(self) -> int:
@@ -108,6 +113,8 @@ class Groups:
 
     def only(self, places: Collection[int]) -> Groups:
         """Return the groups at some places alone, in their order; classes of other groups are in none."""
+        if len(places) == len(self):
+            return self
         kept = {key: group for key, group in self.by_key.items() if group.place in places}
         fresh = {group.place: place for place, group in enumerate(kept.values())}
         of_class = {pods: fresh[place] for pods, place in self.of_class.items() if place in fresh}
