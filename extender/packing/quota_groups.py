@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from extender.packing.arrivals import Arrivals
 from extender.packing.expected import shaped_classes
 from extender.packing.kinds import NodeKinds, Shape
 from extender.packing.memory import ByIdentity
@@ -83,12 +84,13 @@ class Groups:
         waiting = DemandMix.of(pod for pod in snapshot.pending.values() if not pod.gated).counts
         # By identity, as in expected.shaped_classes.
         known: ByIdentity[Shape, GroupKey] = snapshot.table.remember("quota keys", kinds.resource, ByIdentity)
+        arrivals = snapshot.history.arrivals or Arrivals()
         shaped = shaped_classes(snapshot.table, kinds, snapshot.mix)
         for pods, shape, _ in shaped:
             key = known.recall(shape, lambda shape: _key(kinds, shape))
             if 1 in key.allowed:
                 group = by_key.setdefault(key, Group(len(by_key)))
-                count = max(snapshot.arrivals.weight(pods), LEAST_WEIGHT)
+                count = max(arrivals.weight(pods), LEAST_WEIGHT)
                 group.gpus += count * shape.gpus
                 group.waiting += waiting.get(pods, 0) * shape.gpus
                 group.cpu_milli += count * shape.cpu_milli

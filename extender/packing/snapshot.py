@@ -8,17 +8,18 @@ apply watch events one by one or rebuild from scratch.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import TypeVar
 
 import numpy as np
 
-from extender.packing.arrivals import Arrivals
 from extender.packing.guidance import Guidance
+from extender.packing.history import History
 from extender.packing.memory import Lineage
-from extender.packing.mix import DemandMix, Turnover
+from extender.packing.mix import DemandMix
 from extender.packing.resources import PODS, capped_sum, minus
 from extender.packing.table import IntMatrix, IntVector, NodeTable, Rows, frozen
 from extender.packing.types import NodeInfo, PodInfo
@@ -38,11 +39,9 @@ class Snapshot:
         orphans: pods bound to nodes that are not in the table, by node name.
         pending: pods without a node, by uid; gated ones too.
         mix: the demand that waiting and running pods show.
-        turnover: how much of late has started and ended.
-        arrivals: what has come of late.
         booked: int64 [resource, node] of the tentative ledger: pods we scored and have not yet seen bound. Scores may
             look at it; whether a pod fits never does.
-        guidance: what a planner has worked out of an earlier state; None without a planner.
+        history: what cannot be read off nodes and pods: what has started, ended and come of late, and guidance.
         generation: counts changes.
     """
 
@@ -52,10 +51,8 @@ class Snapshot:
     orphans: Mapping[str, PodTuple] = field(default_factory=dict)
     pending: Mapping[str, PodInfo] = field(default_factory=dict)
     mix: DemandMix = field(default_factory=DemandMix)
-    turnover: Turnover = field(default_factory=Turnover)
-    arrivals: Arrivals = field(default_factory=Arrivals)
     booked: IntMatrix | None = None
-    guidance: Guidance | None = None
+    history: History = field(default_factory=History)
     generation: int = 0
     # Not an argument of the constructor, so that ``replace`` gives the new value a fresh one.
     _memo: Lineage[Snapshot, Collection[int]] = field(default_factory=Lineage, init=False, repr=False, compare=False)
@@ -63,11 +60,13 @@ class Snapshot:
     @classmethod
     def of(cls, nodes: Iterable[NodeInfo], pods: Iterable[PodInfo] = ()) -> Snapshot:
         """Build a Snapshot from scratch; of two pods with one uid the later one counts. Finished pods are dropped."""
-        return cls.over(NodeTable.of(nodes), pods)
+        fresh = cls._counted_anew(NodeTable.of(nodes), pods)
+        history = History.of(fresh._running, fresh._everyone, fresh.table.whole_gpus, fresh.mix)  # noqa: SLF001 - ours
+        return replace(fresh, history=history)
 
     @classmethod
-    def over(cls, table: NodeTable, pods: Iterable[PodInfo]) -> Snapshot:
-        """Build a Snapshot over a table that is there already."""
+    def _counted_anew(cls, table: NodeTable, pods: Iterable[PodInfo]) -> Snapshot:
+        """Return the Snapshot of nodes and pods, without a history."""
         held: dict[str, list[PodInfo]] = defaultdict(list)
         pending: dict[str, PodInfo] = {}
         for pod in {pod.uid: pod for pod in pods}.values():
@@ -78,9 +77,7 @@ class Snapshot:
         rows = tuple(_by_uid(held.pop(name, ())) for name in table.names)
         orphans = {name: _by_uid(group) for name, group in held.items()}
         mix = DemandMix.of(pod for group in (*rows, pending.values()) for pod in group)
-        turnover = Turnover.of(pod for group in rows for pod in group)
-        arrivals = Arrivals.of((pod for group in (*rows, pending.values()) for pod in group), table.whole_gpus, mix)
-        return cls(table, _sum_used(table, rows), rows, orphans, pending, mix, turnover, arrivals)
+        return cls(table, _sum_used(table, rows), rows, orphans, pending, mix)
 
     def __len__(self) -> int:
         return len(self.table)
@@ -99,6 +96,11 @@ class Snapshot:
         may have changed (None: it cannot); it must give what ``make`` would there, and hold no Snapshot.
         """
         return self._memo.recall((kind, key), make, follow)
+
+    @property
+    def guidance(self) -> Guidance | None:
+        """Return what a planner has worked out of an earlier state."""
+        return self.history.guidance
 
     # -- what is free ------------------------------------------------------------------------------------------
 
@@ -190,32 +192,30 @@ class Snapshot:
         pending.update((pod.uid, pod) for pod in come if pod.waiting)
         fresh = self._laid_out(touched) if nodes is None else self._relaid(touched, NodeTable.of(nodes))
         mix = self.mix.moved(self._counted(gone, fresh), fresh._counted(come, self))  # noqa: SLF001 - one of us
-        fresh = self.succeeded_by(replace(fresh, pending=pending, mix=mix), gone, come)
+        fresh = self._succeeded_by(replace(fresh, pending=pending, mix=mix), gone, come)
         if fresh.table is self.table:
             index = self.table.index
             fresh._memo.inherit(self._memo, fresh, [index[name] for name in touched if name in index])  # noqa: SLF001
         return fresh
 
-    def succeeded_by(self, fresh: Snapshot, gone: Iterable[PodInfo], come: Iterable[PodInfo]) -> Snapshot:
-        """Return ``fresh``, which some pods gone and come have made of this Snapshot, with what only history tells."""
-        gone, come = _counting(gone), _counting(come)
-        return replace(
-            fresh,
-            turnover=self.turnover.moved(gone, come, fresh.table.whole_gpus),
-            arrivals=fresh._arrivals_after(self, gone, come),
-            booked=self.booked,
-            guidance=self.guidance,
-            generation=self.generation + 1,
-        )
+    def rebuilt(
+        self, table: NodeTable, pods: Iterable[PodInfo], gone: Iterable[PodInfo], come: Iterable[PodInfo]
+    ) -> Snapshot:
+        """Return what ``with_changes`` would, made of all nodes and pods: cheaper when most of them have changed."""
+        return self._succeeded_by(Snapshot._counted_anew(table, pods), _counting(gone), _counting(come))
 
-    def _arrivals_after(self, before: Snapshot, gone: PodTuple, come: PodTuple) -> Arrivals:
-        """Return what has come by now; pods may be known before any node is, which is no measure of time."""
-        if not self.table.whole_gpus:
-            return before.arrivals
-        if before.table.whole_gpus:
-            return before.arrivals.moved(gone, come, self.table.whole_gpus, self.mix)
-        everyone = (pod for group in (*self.pods, self.pending.values()) for pod in group)
-        return Arrivals.of(everyone, self.table.whole_gpus, self.mix)
+    def _succeeded_by(self, fresh: Snapshot, gone: PodTuple, come: PodTuple) -> Snapshot:
+        """Return ``fresh``, which some pods gone and come have made of this Snapshot, with what it has from this."""
+        history = self.history.moved(gone, come, fresh._everyone, fresh.table.whole_gpus, fresh.mix)
+        return replace(fresh, history=history, booked=self.booked, generation=self.generation + 1)
+
+    @property
+    def _running(self) -> Iterator[PodInfo]:
+        return chain.from_iterable(self.pods)
+
+    @property
+    def _everyone(self) -> Iterator[PodInfo]:
+        return chain(self._running, self.pending.values())
 
     def _counted(self, pods: PodTuple, other: Snapshot) -> list[PodInfo]:
         """Return which of these pods count in the mix here, and all on nodes that the other Snapshot has not."""
@@ -240,7 +240,7 @@ class Snapshot:
 
         Nothing that is remembered depends on guidance, so all of it is carried over.
         """
-        fresh = replace(self, guidance=guidance)
+        fresh = replace(self, history=replace(self.history, guidance=guidance))
         known = dict(vars(self))  # at once: readers may be adding what they have worked out
         fresh.__dict__.update({name: value for name, value in known.items() if name not in vars(fresh)})
         fresh.__dict__["_memo"] = self._memo

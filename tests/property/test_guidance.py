@@ -14,6 +14,7 @@ from extender.packing import quota_problem, quotas
 from extender.packing.fit import filter_nodes
 from extender.packing.framework import best_row
 from extender.packing.guidance import CPU_CLASSES, Guidance
+from extender.packing.history import History
 from extender.packing.kinds import NodeKinds
 from extender.packing.mix import PodClass, Turnover
 from extender.packing.policies.hole_aware import HoleAware
@@ -40,7 +41,7 @@ def guided(snapshot, asked, random):
         wanted = [[random.choice((0.0, 0.5, 4.0, 7.25)) for _ in range(width)] for _ in range(1 + max(groups.values()))]
         found[resource] = quota_problem.quotas_of(kinds, groups, np.array(wanted).reshape(-1, width))
     nodes = {asked.uid: random.choice(snapshot.table.names)} if random.random() < 0.5 else {}
-    return replace(snapshot.with_guidance(Guidance(found, nodes)), turnover=Turnover())
+    return replace(snapshot, history=History(Turnover(), snapshot.history.arrivals, Guidance(found, nodes)))
 
 
 def expected(snapshot, asked, row, base):
@@ -109,7 +110,7 @@ def test_quotas_for_other_nodes_or_under_departures_change_nothing(world, asked,
     without = HOLE_AWARE.score(snapshot, asked, rows).tolist()
     stale = {r: replace(q, signature=("another table",)) for r, q in snapshot.guidance.quotas.items()}
     assert PLANNED.score(snapshot.with_guidance(Guidance(stale)), asked, rows).tolist() == without
-    in_balance = replace(snapshot, turnover=Turnover(started=10.0, ended=5.0))
+    in_balance = replace(snapshot, history=replace(snapshot.history, turnover=Turnover(started=10.0, ended=5.0)))
     assert PLANNED.score(in_balance, asked, rows).tolist() == HOLE_AWARE.score(in_balance, asked, rows).tolist()
 
 

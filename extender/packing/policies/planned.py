@@ -64,7 +64,7 @@ class Planned:
 
     def follows_quotas(self, snapshot: Snapshot) -> bool:
         """Tell whether the cluster fills; else solving them is a waste."""
-        return snapshot.turnover.ended_share < self.filling
+        return snapshot.history.turnover.ended_share < self.filling
 
     def _guided(self, quotas: Quotas, question: Candidates) -> Utilities:
         """Return the utilities by the quotas too; those of hole-aware for pods they do not speak of."""
