@@ -196,6 +196,10 @@ class Snapshot:
         if fresh.table is self.table:
             index = self.table.index
             fresh._memo.inherit(self._memo, fresh, [index[name] for name in touched if name in index])  # noqa: SLF001
+            known = vars(self).get("nominated")
+            if known is not None and not any(pod.nominated_node for pod in (*gone, *come)):
+                # Or every waiting pod would be looked at after each change.
+                vars(fresh)["nominated"] = known
         return fresh
 
     def rebuilt(
