@@ -12,8 +12,9 @@ Nothing is promised to a pod that is gone, gated, not yet refused by the schedul
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -23,7 +24,7 @@ from extender.packing.fit import Cause, Reason, fitting
 from extender.packing.framework import Rows
 from extender.packing.mix import PodClass
 from extender.packing.resources import PODS
-from extender.packing.snapshot import Snapshot
+from extender.packing.snapshot import Changed, Snapshot
 from extender.packing.table import BoolVector
 from extender.packing.types import PodInfo
 
@@ -119,7 +120,8 @@ class Holds:
                 if lost[uid] >= rules.lost_seconds:
                     pods[uid] = replace(turn, end=now)
                     del lost[uid]
-        lines = self._lines(snapshot, [pod for pod in waiting if _may(pods, pod.uid, now)], pods, nodes, now, rules)
+        may_hold = (pod for pod in waiting if _may(pods, pod.uid, now))
+        lines = self._lines(snapshot, may_hold, pods, nodes, now, rules)
         ends = [turn.end for turn in (*pods.values(), *nodes.values())]
         deadlines = [end if end > now else end + rules.rest_seconds for end in ends]
         return Holds(lines, pods, nodes, lost, min(deadlines, default=float("inf")))
@@ -138,7 +140,7 @@ class Holds:
     def _lines(
         self,
         snapshot: Snapshot,
-        waiting: list[PodInfo],
+        waiting: Iterable[PodInfo],
         pods: dict[str, Turn],
         nodes: dict[str, Turn],
         now: float,
@@ -193,23 +195,44 @@ def _may(turns: Mapping[str, Turn], key: str, now: float) -> bool:
 
 
 def _waiting(snapshot: Snapshot) -> list[PodInfo]:
-    """Return the pods for which a node may be held: by priority as in kube-scheduler's queue, then the largest."""
-    found = [
-        pod
-        for pod in snapshot.pending.values()
-        if pod.refused and not pod.gated and pod.gpu.whole and pod.gpu.count >= _SMALLEST
-    ]
-    return sorted(found, key=lambda pod: (-pod.priority, -pod.gpu.count, pod.created, pod.uid))
+    """Return the pods for which a node may be held, in order; there may be thousands, of which an event changes one."""
+    return snapshot.remember(
+        "refused", None, lambda: sorted(filter(_waits, snapshot.pending.values()), key=_order), _waiting_still
+    )
 
 
-def _fitting(snapshot: Snapshot, pods: list[PodInfo]) -> Iterator[tuple[PodInfo, _Key, BoolVector]]:
+def _waiting_still(found: list[PodInfo], _: Snapshot, changed: Changed) -> list[PodInfo]:
+    gone, come = (list(filter(_waits, pods)) for pods in (changed.gone, changed.come))
+    if not gone and not come:
+        return found
+    found = list(found)
+    for pod in gone:
+        del found[bisect_left(found, _order(pod), key=_order)]
+    for pod in come:
+        insort(found, pod, key=_order)
+    return found
+
+
+def _waits(pod: PodInfo) -> bool:
+    return pod.waiting and pod.refused and not pod.gated and pod.gpu.whole and pod.gpu.count >= _SMALLEST
+
+
+def _order(pod: PodInfo) -> tuple[int, int, float, str]:
+    """Order by priority as in kube-scheduler's queue, then the largest."""
+    return -pod.priority, -pod.gpu.count, pod.created, pod.uid
+
+
+def _fitting(snapshot: Snapshot, pods: Iterable[PodInfo]) -> Iterator[tuple[PodInfo, _Key, BoolVector]]:
     """Yield the pods that fit somewhere, each with a mask of the rows; pods with one key are judged once."""
     masks: dict[_Key, BoolVector] = {}
     everywhere = np.arange(len(snapshot))
-    largest = {name: int(snapshot.free_of(name).max(initial=0)) for name in {pod.gpu.resource for pod in pods}}
+    largest: dict[str, int] = {}
     for pod in pods:
+        resource = pod.gpu.resource
+        if resource not in largest:
+            largest[resource] = int(snapshot.free_of(resource).max(initial=0))
         # The largest come first, and a pass for each of theirs would leave none for those that fit.
-        if pod.gpu.count > largest[pod.gpu.resource]:
+        if pod.gpu.count > largest[resource]:
             continue
         key = (PodClass.of(pod), pod.priority)
         if key not in masks:

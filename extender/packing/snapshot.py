@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,19 @@ from extender.packing.types import NodeInfo, PodInfo
 
 PodTuple = tuple[PodInfo, ...]
 T = TypeVar("T")
+
+
+class Changed(NamedTuple):
+    """How a Snapshot differs from one before, of the same nodes.
+
+    Attributes:
+        rows: on which what is held or booked may have changed.
+        gone, come: the pods that have, holding something or waiting; one that has moved on is in both.
+    """
+
+    rows: Collection[int]
+    gone: PodTuple = ()
+    come: PodTuple = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +68,7 @@ class Snapshot:
     history: History = field(default_factory=History)
     generation: int = 0
     # Not an argument of the constructor, so that ``replace`` gives the new value a fresh one.
-    _memo: Lineage[Snapshot, Collection[int]] = field(default_factory=Lineage, init=False, repr=False, compare=False)
+    _memo: Lineage[Snapshot, Changed] = field(default_factory=Lineage, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, nodes: Iterable[NodeInfo], pods: Iterable[PodInfo] = ()) -> Snapshot:
@@ -87,13 +100,13 @@ class Snapshot:
         kind: str,
         key: object,
         make: Callable[[], T],
-        follow: Callable[[T, Snapshot, Collection[int]], T | None] | None = None,
+        follow: Callable[[T, Snapshot, Changed], T | None] | None = None,
     ) -> T:
         """Return ``make()``, computed once per (kind, key): what follows from this Snapshot alone.
 
         A quiet cluster keeps one Snapshot for long: keys must be few (resources, settings), never pods. ``follow``
-        brings the value along to the next Snapshot of the same nodes, given the rows on which what is held or booked
-        may have changed (None: it cannot); it must give what ``make`` would there, and hold no Snapshot.
+        brings the value along to the next Snapshot of the same nodes, given what has changed (None: it cannot); it must
+        give what ``make`` would there, and hold no Snapshot.
         """
         return self._memo.recall((kind, key), make, follow)
 
@@ -139,9 +152,12 @@ class Snapshot:
         row = self.table.index.get(name)
         return () if row is None else self.pods[row]
 
-    @cached_property
+    @property
     def nominated(self) -> Mapping[int, PodTuple]:
         """Return row -> waiting pods that preemption has nominated to it."""
+        return self.remember("nominated", None, self._nominated, _nominated_still)
+
+    def _nominated(self) -> Mapping[int, PodTuple]:
         found: dict[int, list[PodInfo]] = defaultdict(list)
         for pod in self.pending.values():
             if pod.nominated_node and (row := self.table.index.get(pod.nominated_node)) is not None:
@@ -195,11 +211,8 @@ class Snapshot:
         fresh = self._succeeded_by(replace(fresh, pending=pending, mix=mix), gone, come)
         if fresh.table is self.table:
             index = self.table.index
-            fresh._memo.inherit(self._memo, fresh, [index[name] for name in touched if name in index])  # noqa: SLF001
-            known = vars(self).get("nominated")
-            if known is not None and not any(pod.nominated_node for pod in (*gone, *come)):
-                # Or every waiting pod would be looked at after each change.
-                vars(fresh)["nominated"] = known
+            changed = Changed([index[name] for name in touched if name in index], gone, come)
+            fresh._memo.inherit(self._memo, fresh, changed)  # noqa: SLF001 - one of us
         return fresh
 
     def rebuilt(
@@ -231,7 +244,8 @@ class Snapshot:
     def with_booked(self, booked: IntMatrix | None) -> Snapshot:
         """Return the Snapshot with another tentative ledger."""
         fresh = replace(self, booked=booked)
-        fresh._memo.inherit(self._memo, fresh, self._booked_rows | fresh._booked_rows)  # noqa: SLF001 - one of us
+        changed = Changed(self._booked_rows | fresh._booked_rows)  # noqa: SLF001 - one of us
+        fresh._memo.inherit(self._memo, fresh, changed)  # noqa: SLF001
         return fresh
 
     @property
@@ -298,6 +312,10 @@ class Snapshot:
             if old < 0 or self.pods[old] is not group:
                 used[:, row] = held_by(table, group)
         return frozen(used)
+
+
+def _nominated_still(found: Mapping[int, PodTuple], _: Snapshot, changed: Changed) -> Mapping[int, PodTuple] | None:
+    return None if any(pod.nominated_node for pod in (*changed.gone, *changed.come)) else found
 
 
 def _counting(pods: Iterable[PodInfo]) -> PodTuple:

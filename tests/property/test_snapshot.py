@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from extender.packing.holds import HoldRules, Holds
 from extender.packing.snapshot import Snapshot
 from tests.builders import node, pod
 from tests.strategies import NODE_NAMES, nodes, pods, snapshot_of, worlds
@@ -71,6 +72,7 @@ def value(snapshot):
         "pending": dict(snapshot.pending),
         "mix": dict(snapshot.mix.counts),
         "nominated": dict(snapshot.nominated),
+        "holds": Holds().renewed(snapshot, 0.0, HoldRules()),
     }
 
 

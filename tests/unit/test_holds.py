@@ -222,6 +222,17 @@ def test_a_like_that_leaves_room_does_not_begin_the_turn_anew() -> None:
     assert deadlines(held(Snapshot.of(nodes, [two.build(), like]), now=5, before=first)) == [15]
 
 
+def test_who_waits_is_followed_from_change_to_change() -> None:
+    old, young = (pod(name).gpus(8).refused().created(at) for name, at in (("old", 1), ("young", 2)))
+    state = cluster(young)
+    assert nodes_of(held(state)) == {"young": "n0"}
+    state = state.with_pod(old.build())
+    assert nodes_of(held(state)) == {"old": "n0"}
+    gated = state.with_changes(gone=[old.build()], come=[old.gated().build()])
+    assert nodes_of(held(gated)) == {"young": "n0"}
+    assert nodes_of(held(state.without_pod(old.build()))) == {"young": "n0"}
+
+
 def test_many_classes_that_fit_nowhere_leave_holds_to_those_that_do() -> None:
     large = [pod(f"large-{at}").gpus(8).cpu(8 + at).refused() for at in range(40)]
     assert nodes_of(held(cluster(*large, pod("four").gpus(4).refused(), free=(4,)))) == {"four": "n0"}
