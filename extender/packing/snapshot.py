@@ -20,11 +20,11 @@ from extender.packing.guidance import Guidance
 from extender.packing.history import History
 from extender.packing.memory import Lineage
 from extender.packing.mix import DemandMix
-from extender.packing.resources import PODS, capped_sum, minus
+from extender.packing.occupancy import Occupancy, PodTuple
+from extender.packing.resources import minus
 from extender.packing.table import IntMatrix, IntVector, NodeTable, Rows, frozen
 from extender.packing.types import NodeInfo, PodInfo
 
-PodTuple = tuple[PodInfo, ...]
 T = TypeVar("T")
 
 
@@ -80,17 +80,11 @@ class Snapshot:
     @classmethod
     def _counted_anew(cls, table: NodeTable, pods: Iterable[PodInfo]) -> Snapshot:
         """Return the Snapshot of nodes and pods, without a history."""
-        held: dict[str, list[PodInfo]] = defaultdict(list)
-        pending: dict[str, PodInfo] = {}
-        for pod in {pod.uid: pod for pod in pods}.values():
-            if pod.holds:
-                held[pod.node_name].append(pod)
-            elif pod.waiting:
-                pending[pod.uid] = pod
-        rows = tuple(_by_uid(held.pop(name, ())) for name in table.names)
-        orphans = {name: _by_uid(group) for name, group in held.items()}
-        mix = DemandMix.of(pod for group in (*rows, pending.values()) for pod in group)
-        return cls(table, _sum_used(table, rows), rows, orphans, pending, mix)
+        known = {pod.uid: pod for pod in pods}.values()
+        pending = {pod.uid: pod for pod in known if pod.waiting}
+        held = Occupancy.of(table, (pod for pod in known if pod.holds))
+        mix = DemandMix.of(pod for group in (*held.pods, pending.values()) for pod in group)
+        return cls(table, held.used, held.pods, held.orphans, pending, mix)
 
     def __len__(self) -> int:
         return len(self.table)
@@ -174,7 +168,7 @@ class Snapshot:
         """Return the Snapshot without a pod that is in it; the same Snapshot when it is not."""
         found = self.pending.get(pod.uid)
         if found is None:
-            found = next((held for held in self._group(pod.node_name) if held.uid == pod.uid), None)
+            found = next((held for held in self._held.on(pod.node_name) if held.uid == pod.uid), None)
         return self if found is None else self.with_changes(gone=(found,))
 
     def with_node(self, node: NodeInfo) -> Snapshot:
@@ -201,14 +195,15 @@ class Snapshot:
         gone, come = _counting(gone), _counting(come)
         if not gone and not come and nodes is None:
             return self
-        touched = self._regrouped(gone, come)
+        touched = self._held.regrouped(gone, come)
         pending = dict(self.pending)
         for pod in gone:
             pending.pop(pod.uid, None)
         pending.update((pod.uid, pod) for pod in come if pod.waiting)
-        fresh = self._laid_out(touched) if nodes is None else self._relaid(touched, NodeTable.of(nodes))
-        mix = self.mix.moved(self._counted(gone, fresh), fresh._counted(come, self))  # noqa: SLF001 - one of us
-        fresh = self._succeeded_by(replace(fresh, pending=pending, mix=mix), gone, come)
+        held = self._held.with_groups(touched) if nodes is None else self._held.over(NodeTable.of(nodes), touched)
+        fresh = Snapshot(held.table, held.used, held.pods, held.orphans, pending)
+        mix = self.mix.moved(self._counted(gone, fresh), fresh._counted(come, self))
+        fresh = self._succeeded_by(replace(fresh, mix=mix), gone, come)
         if fresh.table is self.table:
             index = self.table.index
             changed = Changed([index[name] for name in touched if name in index], gone, come)
@@ -225,6 +220,10 @@ class Snapshot:
         """Return ``fresh``, which some pods gone and come have made of this Snapshot, with what it has from this."""
         history = self.history.moved(gone, come, fresh._everyone, fresh.table.whole_gpus, fresh.mix)
         return replace(fresh, history=history, booked=self.booked, generation=self.generation + 1)
+
+    @property
+    def _held(self) -> Occupancy:
+        return Occupancy(self.table, self.used, self.pods, self.orphans)
 
     @property
     def _running(self) -> Iterator[PodInfo]:
@@ -264,55 +263,6 @@ class Snapshot:
         fresh.__dict__["_memo"] = self._memo
         return fresh
 
-    def _group(self, name: str) -> PodTuple:
-        """Return the pods bound to a node, whether it is in the table or not."""
-        return self.pods_on(name) or self.orphans.get(name, ())
-
-    def _regrouped(self, gone: PodTuple, come: PodTuple) -> dict[str, PodTuple]:
-        """Return the new groups of pods, by the names of the nodes on which something changes."""
-        left: dict[str, set[str]] = defaultdict(set)
-        new: dict[str, list[PodInfo]] = defaultdict(list)
-        for pod in gone:
-            if pod.holds:
-                left[pod.node_name].add(pod.uid)
-        for pod in come:
-            if pod.holds:
-                new[pod.node_name].append(pod)
-        return {
-            name: _by_uid([*(pod for pod in self._group(name) if pod.uid not in left[name]), *new[name]])
-            for name in (*left, *(name for name in new if name not in left))
-        }
-
-    def _laid_out(self, touched: Mapping[str, PodTuple]) -> Snapshot:
-        """Return the Snapshot with some groups replaced."""
-        rows, used, orphans = list(self.pods), self.used.copy(), dict(self.orphans)
-        for name, group in touched.items():
-            row = self.table.index.get(name)
-            if row is None:
-                orphans[name] = group
-            else:
-                rows[row] = group
-                used[:, row] = held_by(self.table, group)
-        return Snapshot(self.table, frozen(used), tuple(rows), {name: g for name, g in orphans.items() if g})
-
-    def _relaid(self, touched: Mapping[str, PodTuple], table: NodeTable) -> Snapshot:
-        """Return the Snapshot over other nodes, with some groups replaced."""
-        groups = {**self.orphans, **dict(zip(self.table.names, self.pods, strict=True)), **touched}
-        rows = tuple(groups.pop(name, ()) for name in table.names)
-        used = self._summed_again(table, rows)
-        return Snapshot(table, used, rows, {name: group for name, group in groups.items() if group})
-
-    def _summed_again(self, table: NodeTable, rows: tuple[PodTuple, ...]) -> IntMatrix:
-        """Return what `_sum_used` returns; sums of groups that have stayed are taken over."""
-        if table.axis.index != self.table.axis.index or not len(self):
-            return _sum_used(table, rows)
-        before = [self.table.index.get(name, -1) for name in table.names]
-        used = self.used[:, before]
-        for row, (old, group) in enumerate(zip(before, rows, strict=True)):
-            if old < 0 or self.pods[old] is not group:
-                used[:, row] = held_by(table, group)
-        return frozen(used)
-
 
 def _nominated_still(found: Mapping[int, PodTuple], _: Snapshot, changed: Changed) -> Mapping[int, PodTuple] | None:
     return None if any(pod.nominated_node for pod in (*changed.gone, *changed.come)) else found
@@ -320,27 +270,3 @@ def _nominated_still(found: Mapping[int, PodTuple], _: Snapshot, changed: Change
 
 def _counting(pods: Iterable[PodInfo]) -> PodTuple:
     return tuple(pod for pod in pods if pod.holds or pod.waiting)
-
-
-def _by_uid(pods: Iterable[PodInfo]) -> PodTuple:
-    return tuple(sorted(pods, key=lambda pod: pod.uid))
-
-
-def _sum_used(table: NodeTable, rows: tuple[PodTuple, ...]) -> IntMatrix:
-    used = np.zeros((len(table.axis), len(table)), dtype=np.int64)
-    for row, group in enumerate(rows):
-        if group:
-            used[:, row] = held_by(table, group)
-    return frozen(used)
-
-
-def held_by(table: NodeTable, group: Iterable[PodInfo]) -> IntVector:
-    """Return int64 [resource]: what pods hold on one node; what the axis does not name is left out."""
-    totals = [0] * len(table.axis)
-    index = table.axis.index
-    for pod in group:
-        totals[index[PODS]] += 1
-        for name, amount in pod.requests.items():
-            if (at := index.get(name)) is not None:
-                totals[at] = capped_sum(totals[at], amount)
-    return np.array(totals, dtype=np.int64)
