@@ -201,13 +201,16 @@ def _waiting(snapshot: Snapshot) -> list[PodInfo]:
     )
 
 
-def _waiting_still(found: list[PodInfo], _: Snapshot, changed: Changed) -> list[PodInfo]:
+def _waiting_still(found: list[PodInfo], _: Snapshot, changed: Changed) -> list[PodInfo] | None:
     gone, come = (list(filter(_waits, pods)) for pods in (changed.gone, changed.come))
     if not gone and not come:
         return found
     found = list(found)
     for pod in gone:
-        del found[bisect_left(found, _order(pod), key=_order)]
+        at = bisect_left(found, _order(pod), key=_order)
+        if found[at : at + 1] != [pod]:
+            return None  # not as it was known: all are looked at anew
+        del found[at]
     for pod in come:
         insort(found, pod, key=_order)
     return found
