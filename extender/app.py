@@ -23,6 +23,7 @@ from extender.httpd.rules import Rules
 from extender.journal import BindJournal, Rebinding
 from extender.kube.gpurules import GpuRules
 from extender.metrics import Metrics
+from extender.packing.forecast import Answer, Question
 from extender.packing.holds import HoldRules
 from extender.packing.policies.planned import Planned
 from extender.planmetrics import PlanMetrics
@@ -198,7 +199,8 @@ def _planning(config: Config, cache: Cache, metrics: Metrics) -> Iterator[Planni
     policy = make_policy(config)
     if config.planning.enabled and isinstance(policy, Planned):
         plan_metrics = PlanMetrics(metrics.registry, time.time)
-        yield Planning(cache, SolverProcess(SOLVE), config.planning, plan_metrics, follows=policy.follows_quotas)
+        solver = SolverProcess[Question, Answer](SOLVE, start_seconds=config.planning.start_seconds)
+        yield Planning(cache, solver, config.planning, plan_metrics, follows=policy.follows_quotas)
 
 
 def serve(config: Config, dump: ClusterDump) -> None:

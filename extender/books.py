@@ -141,7 +141,7 @@ class Books:
         come = [self.pods[uid] for uid in changed if uid in self.pods]
         if len(changed) > max(self.rebuild_from, _MANY_OF_ALL * len(self.pods)):
             table = snapshot.table if nodes is None else NodeTable.of(nodes)
-            return snapshot.succeeded_by(Snapshot.over(table, self.pods.values()), gone, come), list(changed)
+            return snapshot.rebuilt(table, self.pods.values(), gone, come), list(changed)
         return snapshot.with_changes(gone=gone, come=come, nodes=nodes), list(changed)
 
     def _put(self, pod: PodInfo) -> None:

@@ -157,8 +157,8 @@ class Churn:
             self._wake(waiting, now)
         if self.held is not None:
             # As the condition that kube-scheduler writes, `Unschedulable` or `SchedulerError`.
-            pod = replace(waiting.job.pod, refused=not is_error)
-            self.scheduler.snapshot = self.scheduler.snapshot.with_pod(pod)
+            snapshot, pod = self.scheduler.snapshot, replace(waiting.job.pod, refused=not is_error)
+            self.scheduler.snapshot = snapshot.with_changes(gone=(snapshot.pending[pod.uid],), come=(pod,))
 
     def _renew(self, now: float) -> None:
         if self.held is not None:

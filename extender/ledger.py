@@ -86,7 +86,8 @@ def with_booked(snapshot: Snapshot, booked: IntMatrix | None) -> Snapshot:
     """
     fresh = snapshot.with_booked(booked)
     known, told = vars(snapshot), vars(fresh)
-    told.update((name, known[name]) for name in ("free", "nominated") if name in known)
+    if "free" in known:
+        told["free"] = known["free"]
     told["_memo"].keep(known["_memo"], _OF_THE_PODS)
     return fresh
 

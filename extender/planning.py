@@ -27,10 +27,11 @@ from extender.packing.forecast import (
     started_since,
 )
 from extender.packing.guidance import Guidance
+from extender.packing.quota_problem import MOST_VARIABLES
 from extender.packing.snapshot import Snapshot
 from extender.planmetrics import PlanMetrics
 from extender.planningsettings import PlanningSettings
-from extender.solverprocess import SolverError
+from extender.solverprocess import DeadlineError, SolverError
 
 T = TypeVar("T")
 
@@ -42,6 +43,8 @@ _DOUBLINGS: Final = 16
 _END_SECONDS: Final = 5.0
 # Questions are posed between requests, by the interpreter that answers those: a twentieth of its time is theirs.
 _REST: Final = 20.0
+# An answer that takes so small a share of the deadline leaves time for a question twice as large.
+_QUICK_SHARE: Final = 0.1
 
 
 class Solver(Protocol):
@@ -61,14 +64,26 @@ class Solver(Protocol):
 
 
 class _Pace:
-    """When a kind of question is due: after a change of the cluster, not too often, after failures ever later."""
+    """When a kind of question is due, and how large it may be.
 
-    def __init__(self, period_seconds: float, stale_seconds: float) -> None:
-        self._period_seconds, self._stale_seconds = period_seconds, stale_seconds
+    Due after a change of the cluster, not too often, after failures ever later. After each that took too long the next
+    is half as large, and grows again while answers come quickly: the same question would take too long for ever.
+    """
+
+    def __init__(self, period_seconds: float, settings: PlanningSettings, most: int) -> None:
+        """Begin; a question may be of `most` variables or pods."""
+        self._period_seconds, self._settings, self._most = period_seconds, settings, most
         self._not_before = 0.0
-        self._published: float | None = None
+        self._published = False
         self._generation = -1
+        self._left: float | None = None
         self.failures = 0
+        self.size = most
+
+    def seen(self, generation: int, now: float) -> None:
+        """Note the cluster's present state: an answer grows old from when the cluster leaves the state it is of."""
+        if self._left is None and generation != self._generation:
+            self._left = now
 
     def due(self, generation: int, now: float) -> bool:
         """Tell whether to ask about the cluster's present state."""
@@ -77,19 +92,23 @@ class _Pace:
     def published(self, generation: int, now: float, seconds: float, posed_seconds: float) -> None:
         """Note an answer; such questions may take the child a third of the time at most, and this process little."""
         self.failures = 0
-        self._published, self._generation = now, generation
+        self._published, self._generation, self._left = True, generation, None
         self._not_before = now + max(self._period_seconds, 2.0 * seconds, _REST * posed_seconds)
+        if seconds < _QUICK_SHARE * self._settings.deadline_seconds:
+            self.size = min(self._most, 2 * self.size)
 
-    def failed(self, now: float) -> None:
-        """Note that there was no answer."""
+    def failed(self, now: float, seconds: float = 0.0, *, late: bool = False) -> None:
+        """Note that there was no answer after so many seconds, which are the child's time as well."""
         self.failures += 1
-        self._not_before = now + min(_MAX_BACKOFF_SECONDS, self._period_seconds * 2.0 ** min(self.failures, _DOUBLINGS))
+        if late:
+            self.size = max(1, self.size // 2)
+        patience = min(_MAX_BACKOFF_SECONDS, self._period_seconds * 2.0 ** min(self.failures, _DOUBLINGS))
+        self._not_before = now + max(patience, 2.0 * seconds)
 
-    def stale(self, generation: int, now: float) -> bool:
+    def stale(self, now: float) -> bool:
         """Tell, once, that the last answer has not followed the cluster for too long."""
-        old = self._published is not None and now > self._published + self._stale_seconds
-        if old and generation != self._generation:
-            self._published = None
+        if self._published and self._left is not None and now > self._left + self._settings.stale_seconds:
+            self._published = False
             return True
         return False
 
@@ -115,8 +134,8 @@ class Planning:
         self._follows = follows
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._quotas = _Pace(settings.quota_period_seconds, settings.stale_seconds)
-        self._queue = _Pace(settings.period_seconds, settings.stale_seconds)
+        self._quotas = _Pace(settings.quota_period_seconds, settings, MOST_VARIABLES)
+        self._queue = _Pace(settings.period_seconds, settings, settings.queue_limit)
         self._planned: Snapshot | None = None
 
     def start(self) -> None:
@@ -149,21 +168,29 @@ class Planning:
         """
         if not self._cache.synced:
             return
+        self._see()
         if self._due(self._quotas) and self._follows(self._cache.snapshot):
             self._solve_quotas()
         if not self._stop.is_set() and self._due(self._queue):
             self._solve_queue()
-        generation, now = self._cache.snapshot.generation, self._clock()
-        if self._quotas.stale(generation, now):
+        now = self._see()
+        if self._quotas.stale(now):
             self._retire(lambda guidance: replace(guidance, quotas={}))
-        if self._queue.stale(generation, now):
+        if self._queue.stale(now):
             self._retire(lambda guidance: replace(guidance, nodes={}))
+
+    def _see(self) -> float:
+        """Tell both paces how far the cluster has come, and return the time."""
+        generation, now = self._cache.snapshot.generation, self._clock()
+        for pace in (self._quotas, self._queue):
+            pace.seen(generation, now)
+        return now
 
     def _due(self, pace: _Pace) -> bool:
         return pace.due(self._cache.snapshot.generation, self._clock())
 
     def _solve_quotas(self) -> None:
-        posed, posing = _timed(lambda: pose_quotas(self._cache.snapshot))
+        posed, posing = _timed(lambda: pose_quotas(self._cache.snapshot, self._quotas.size))
         found = self._ask(posed.question, self._quotas)
         if found is not None:
             answer, seconds = found
@@ -176,7 +203,7 @@ class Planning:
         snapshot = self._cache.snapshot
         self._judge(snapshot)
         self._planned = None
-        limit, solver_seconds = self._settings.queue_limit, self._settings.solver_seconds
+        limit, solver_seconds = self._queue.size, self._settings.solver_seconds
         question, posing = _timed(lambda: pose_queue(snapshot, limit, solver_seconds))
         found = (None, 0.0) if question is None else self._ask(question, self._queue)
         if found is not None:
@@ -196,7 +223,7 @@ class Planning:
             if not self._stop.is_set():
                 if not pace.failures:
                     _LOG.warning("planning: %s; scores go on without what it would have said", error)
-                pace.failed(self._clock())
+                pace.failed(self._clock(), time.perf_counter() - started, late=isinstance(error, DeadlineError))
                 self._metrics.failed("solver")
             return None
         if pace.failures:

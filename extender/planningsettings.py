@@ -42,18 +42,26 @@ class PlanningSettings(Section):
         description="Deterministic seconds of the solver for the queue, about as long as real ones on a free core. 1: "
         "most queues are proved in less, and more would age the plan.",
     )
+    start_seconds: float = Field(
+        20.0,
+        ge=1,
+        le=600,
+        description="Seconds after which a child that is not ready to solve is killed; another is started later. Until "
+        "then planning waits, and nothing else does. 20: a start takes half a second, on a busy machine a few.",
+    )
     deadline_seconds: float = Field(
         10.0,
         ge=0.1,
         le=600,
         description="Seconds after which the child is killed and started anew, counted from when it is ready. Quotas "
         "that fall due while a queue is planned wait so long at most, and for the start of the next child if this one "
-        "is killed; then they are solved first. 10: several times what the largest clusters take.",
+        "is killed; then they are solved first. After a question that took too long the next is half as large. 10: "
+        "several times what the largest clusters take.",
     )
     stale_seconds: float = Field(
         60.0,
         ge=1,
         le=3600,
-        description="Seconds after which a plan of an older state of the cluster is taken back; scores are then those "
-        "of `hole-aware`. 60: older than that, most of what it counts on has changed.",
+        description="Seconds after which a plan of a state that the cluster has left is taken back, counted from when "
+        "it left it; scores are then those of `hole-aware`. 60: by then most of what it counts on has changed.",
     )

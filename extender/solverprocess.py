@@ -42,6 +42,10 @@ class SolverError(Exception):
     """The child gave no result: late, dead, or it said why. `str()` is one line."""
 
 
+class DeadlineError(SolverError):
+    """The job took longer than it may, and so would the same job again."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Failed:
     """What the child sends instead of a result."""
@@ -61,7 +65,7 @@ class SolverProcess(Generic[J, R]):
     The child is started by the first job, ends with `close` or with this process, and takes no signal from a terminal.
     """
 
-    def __init__(self, entry: str, *, start_seconds: float = 60.0) -> None:
+    def __init__(self, entry: str, *, start_seconds: float) -> None:
         """Prepare; nothing is started yet. A child that is not ready after `start_seconds` is given up."""
         self._entry = entry
         self._start_seconds = start_seconds
@@ -78,8 +82,9 @@ class SolverProcess(Generic[J, R]):
         """Return what the entry returns for a job; the deadline counts from when the child is ready.
 
         Raises:
-            SolverError: when the child is not ready or there is no result in time, or the child has failed; it is
-                started again by the next job unless it only said that this job cannot be done.
+            DeadlineError: when there is no result in time.
+            SolverError: when the child is not ready in time, or has failed; it is started again by the next job unless
+                it only said that this job cannot be done.
         """
         if self._closed:
             raise SolverError("closed")
@@ -98,8 +103,9 @@ class SolverProcess(Generic[J, R]):
             result: R | _Failed = child.connection.recv()
         except Exception as error:
             self._drop()
-            fault = f"no result within {deadline_seconds:g} s" if late.is_set() else f"the process ended: {error!r}"
-            raise SolverError(fault) from error
+            if late.is_set():
+                raise DeadlineError(f"no result within {deadline_seconds:g} s") from error
+            raise SolverError(f"the process ended: {error!r}") from error
         finally:
             timer.cancel()
         if late.is_set():
@@ -114,7 +120,8 @@ class SolverProcess(Generic[J, R]):
         child = self._child
         if child is not None:
             child.process.kill()  # a thread that waits for its answer meets the end of the pipe, and lets go of both
-            child.process.wait(_END_SECONDS)
+            with suppress(subprocess.TimeoutExpired):
+                child.process.wait(_END_SECONDS)
 
     def _start(self) -> _Child:
         ours, theirs = Pipe()

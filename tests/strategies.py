@@ -163,6 +163,7 @@ def pods(draw: st.DrawFn, uid: str, node_names: tuple[str, ...] = NODE_NAMES) ->
         nominated_node="" if node_name else draw(st.sampled_from(("", "", *node_names))),
         terminating=draw(RARELY),
         gated=not node_name and draw(RARELY),
+        refused=not node_name and draw(st.booleans()),
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from extender.packing.kinds import NodeKinds
 from extender.packing.resources import CPU, MEMORY
-from extender.packing.snapshot import Snapshot
+from extender.packing.snapshot import Changed, Snapshot
 from extender.packing.table import IntMatrix, IntVector, NodeTable, Rows, frozen
 
 # Grouping anew costs as much as so many changed rows.
@@ -40,8 +40,8 @@ class AlikeRows:
     def of(cls, snapshot: Snapshot, resource: str) -> AlikeRows:
         """Return the groups for one GPU resource; remembered per Snapshot, and brought from one to the next."""
 
-        def followed(found: AlikeRows, now: Snapshot, rows: Collection[int]) -> AlikeRows | None:
-            return found._moved(now, resource, rows) if len(rows) <= _MOST_CHANGED else None
+        def followed(found: AlikeRows, now: Snapshot, changed: Changed) -> AlikeRows | None:
+            return found._moved(now, resource, changed.rows) if len(changed.rows) <= _MOST_CHANGED else None
 
         return snapshot.remember("alike", resource, lambda: cls._of(snapshot, resource), followed)
 

@@ -49,7 +49,10 @@ class Arrivals:
         left = {key for key in map(PodClass.of, gone) if key in self.weights and key not in mix.counts}
         if not new and not left:
             return self
-        weights, doublings = {key: weight for key, weight in self.weights.items() if key not in left}, self.doublings
+        # A copy hashes no class again: there may be thousands, and this is done for every pod that comes.
+        weights, doublings = dict(self.weights), self.doublings
+        for key in left:
+            del weights[key]
         half_life = max(1.0, _HALF_LIFE_SHARE * cluster_gpus)
         for pod in sorted(new, key=lambda pod: (pod.created, pod.uid)):
             key = PodClass.of(pod)

@@ -149,7 +149,7 @@ def _free(snapshot: Snapshot, resource: str, groups: ModelGroups) -> Floats:
         "free by model",
         resource,
         lambda: groups.open_totals(snapshot.free_of(resource)),
-        lambda found, now, rows: groups.open_totals(now.free_of(resource)) if rows else found,
+        lambda found, now, changed: groups.open_totals(now.free_of(resource)) if changed.rows else found,
     )
     at = snapshot.table.axis.index.get(resource)
     if snapshot.booked is None or at is None:

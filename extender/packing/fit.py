@@ -18,9 +18,10 @@ import numpy as np
 
 from extender.packing.gpu import GpuRequest, Match
 from extender.packing.labels import Labels
+from extender.packing.occupancy import held_by
 from extender.packing.resources import PODS, minus
 from extender.packing.selectors import UNSCHEDULABLE_TAINT, NodeConstraints, TolerationSet
-from extender.packing.snapshot import Snapshot, held_by
+from extender.packing.snapshot import Snapshot
 from extender.packing.table import BoolVector, Codes, IntMatrix, IntVector, NodeTable, Rows, frozen
 from extender.packing.types import PodInfo
 

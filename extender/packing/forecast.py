@@ -20,7 +20,7 @@ from extender.packing.kinds import NodeKinds
 from extender.packing.mix import PodClass
 from extender.packing.plan import JointPlan
 from extender.packing.problem import PackingProblem, queue_order
-from extender.packing.quota_problem import QuotaProblem
+from extender.packing.quota_problem import MOST_VARIABLES, QuotaProblem
 from extender.packing.snapshot import Snapshot
 from extender.packing.types import PodInfo
 
@@ -86,9 +86,10 @@ class PosedQuotas:
         return replace(now.guidance or Guidance(), quotas=quotas)
 
 
-def pose_quotas(snapshot: Snapshot) -> PosedQuotas:
-    """Return the quota question of a snapshot."""
-    posed = {resource: quota_problem.pose(snapshot, resource) for resource in snapshot.table.whole_gpu_resources}
+def pose_quotas(snapshot: Snapshot, most_variables: int = MOST_VARIABLES) -> PosedQuotas:
+    """Return the quota question of a snapshot, each LP of so many variables at most (see ``quota_problem.pose``)."""
+    resources = snapshot.table.whole_gpu_resources
+    posed = {resource: quota_problem.pose(snapshot, resource, most_variables) for resource in resources}
     question = QuotaQuestion({resource: problem for resource, (problem, _) in posed.items()})
     return PosedQuotas(snapshot, question, {resource: groups for resource, (_, groups) in posed.items()})
 

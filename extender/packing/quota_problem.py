@@ -2,57 +2,33 @@
 
 Plain arrays, so that a child process can be given it. The demand is what waits, exactly, and for the rest of the free
 GPUs what has come of late leads to expect: a plan for more demand than there are GPUs is worse than none
-(docs/background.md, "Packing"). Every shape counts, however rare.
+(docs/background.md, "Packing"). Every shape counts, however rare, as long as the LP stays small enough to be solved.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from extender.packing.expected import shaped_classes
 from extender.packing.guidance import CPU_CLASSES, Columns, Quotas, column_of
-from extender.packing.kinds import NodeKinds, Shape
-from extender.packing.mix import DemandMix, PodClass
+from extender.packing.kinds import NodeKinds
+from extender.packing.mix import PodClass
+from extender.packing.quota_groups import COARSER, LEAST_WEIGHT, Groups
 from extender.packing.resources import CPU, MEMORY
 from extender.packing.snapshot import Snapshot
-from extender.packing.table import BoolMatrix, Rows
+from extender.packing.table import BoolMatrix, IntVector, Rows
 
 Floats = npt.NDArray[np.float64]
 
-# Pods are told apart by cores and GiB per GPU in steps of so many; what asks for more than four steps is one class.
-_CORE_STEP: Final = 4
-_GIB_STEP: Final = 16
-_STEPS: Final = 4
+MOST_VARIABLES: Final = 20_000
+"""As many are solved in one to four seconds, 50,000 in nine; more would age the quotas, or never come in time."""
+
 _CORE_MILLI: Final = 1000
-# However long ago a class has come: its pods run or wait, and may come again.
-_LEAST_WEIGHT: Final = 1e-3
 _GIB: Final = 2**30
-
-
-class GroupKey(NamedTuple):
-    """Pods that the LP does not tell apart; ``allowed`` has a byte per kind, the classes are of amounts per GPU."""
-
-    gpus: int
-    allowed: bytes
-    cpu_class: int
-    memory_class: int
-
-
-@dataclass(slots=True)
-class _Group:
-    """What the pods of a group ask for together; ``least_cpu_milli`` by the most modest pod of it."""
-
-    place: int
-    gpus: float = 0.0
-    waiting: int = 0
-    cpu_milli: float = 0.0
-    memory_bytes: float = 0.0
-    least_cpu_milli: int = 2**62
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -85,40 +61,43 @@ class QuotaProblem:
     in_pieces: Floats
 
 
-def pose(snapshot: Snapshot, resource: str) -> tuple[QuotaProblem, Mapping[PodClass, int]]:
-    """Return the problem of a Snapshot and the group of each class of its mix that some kind could hold."""
+def pose(
+    snapshot: Snapshot, resource: str, most_variables: int = MOST_VARIABLES
+) -> tuple[QuotaProblem, Mapping[PodClass, int]]:
+    """Return the problem of a Snapshot and the group of each class of its mix that some kind could hold.
+
+    The LP has a variable for each pair of ``allowed``. Where they would be more than ``most_variables``, groups are
+    told apart by less, by memory first; where that is not enough, those with least demand are left out. Their pods are
+    in no group, so scores have no quotas for them, but room for their demand is left.
+    """
     kinds = NodeKinds.of(snapshot.table, resource)
-    groups, of_class = _grouped(snapshot, kinds)
-    rows = np.flatnonzero((kinds.of_row >= 0) & snapshot.table.open & (snapshot.free_of(resource) > 0))
-    gpus, cpu_milli, memory = (snapshot.free_of(name)[rows] for name in (resource, CPU, MEMORY))
-    column, at = np.unique(column_of(kinds.of_row[rows], gpus, cpu_milli), return_inverse=True)
-    asked = np.array([key.gpus for key in groups], dtype=np.int64)
-    least = np.array([group.least_cpu_milli for group in groups.values()], dtype=np.int64)
-    allowed = np.frombuffer(b"".join(key.allowed for key in groups), dtype=np.bool_).reshape(len(groups), len(kinds))
-    most_gpus, most_cpu = _most(gpus, at, len(column)), _most(cpu_milli, at, len(column))
+    free = _Free.of(snapshot, kinds)
+    groups = Groups.of(snapshot, kinds)
+    for coarse in COARSER:
+        if free.allows(groups).sum() > most_variables:
+            groups = groups.merged(coarse)
+    demand, allowed = _demand(groups, float(free.gpus.astype(np.float64).sum())), free.allows(groups)
+    kept = _most_wanted(groups, demand, allowed, most_variables)
+    groups = groups.only(set(kept.tolist()))
+    asked = np.array([key.gpus for key in groups.by_key], dtype=np.int64)
     sizes = np.unique(asked[asked > 1])
-
-    def total(amounts: npt.NDArray[np.int64]) -> Floats:
-        return np.bincount(at, weights=amounts, minlength=len(column)).astype(np.float64)
-
-    amounts = [(g.gpus, g.waiting, g.cpu_milli, g.memory_bytes) for g in groups.values()]
-    seen = np.array(amounts, dtype=np.float64).reshape(len(groups), 4)
-    each = np.maximum(seen[:, 0], _LEAST_WEIGHT)
+    amounts = [(max(g.gpus, LEAST_WEIGHT), g.cpu_milli, g.memory_bytes) for g in groups.by_key.values()]
+    each, cpu_milli, memory_bytes = np.array(amounts, dtype=np.float64).reshape(len(groups), 3).T
     problem = QuotaProblem(
         gpus=asked.astype(np.float64),
-        cores=seen[:, 2] / _CORE_MILLI / each,
-        gib=seen[:, 3] / _GIB / each,
-        demand=_demand(seen[:, 0], seen[:, 1], float(gpus.astype(np.float64).sum())),
-        allowed=allowed[:, column // CPU_CLASSES] & (asked[:, None] <= most_gpus) & (least[:, None] <= most_cpu),
-        column=column,
+        cores=cpu_milli / _CORE_MILLI / each,
+        gib=memory_bytes / _GIB / each,
+        demand=demand[kept],
+        allowed=allowed[kept],
+        column=free.column,
         width=len(kinds) * CPU_CLASSES,
-        free_gpus=total(gpus),
-        free_cores=total(cpu_milli) / _CORE_MILLI,
-        free_gib=total(memory) / _GIB,
+        free_gpus=free.total(free.gpus),
+        free_cores=free.total(free.cpu_milli) / _CORE_MILLI,
+        free_gib=free.total(free.memory_bytes) / _GIB,
         sizes=sizes.astype(np.float64),
-        in_pieces=np.array([total(size * (gpus // size)) for size in sizes]).reshape(len(sizes), len(column)),
+        in_pieces=free.in_pieces(sizes),
     )
-    return problem, of_class
+    return problem, groups.of_class
 
 
 def quotas_of(kinds: NodeKinds, groups: Mapping[PodClass, int], wanted: Floats) -> Quotas:
@@ -126,42 +105,64 @@ def quotas_of(kinds: NodeKinds, groups: Mapping[PodClass, int], wanted: Floats) 
     return Quotas(kinds.signature, groups, wanted)
 
 
-def _grouped(snapshot: Snapshot, kinds: NodeKinds) -> tuple[dict[GroupKey, _Group], dict[PodClass, int]]:
-    """Return the groups, and the place of the group of each class of pods."""
-    groups: dict[GroupKey, _Group] = {}
-    of_class: dict[PodClass, int] = {}
-    waiting = DemandMix.of(pod for pod in snapshot.pending.values() if not pod.gated).counts
-    for pods, shape, _ in shaped_classes(snapshot.table, kinds, snapshot.mix):
-        key = _key(kinds, shape)
-        if 1 in key.allowed:
-            group = groups.setdefault(key, _Group(len(groups)))
-            count = max(snapshot.arrivals.weight(pods), _LEAST_WEIGHT)
-            group.gpus += count * shape.gpus
-            group.waiting += waiting.get(pods, 0) * shape.gpus
-            group.cpu_milli += count * shape.cpu_milli
-            group.memory_bytes += count * shape.memory_bytes
-            group.least_cpu_milli = min(group.least_cpu_milli, shape.cpu_milli)
-            of_class[pods] = group.place
-    return groups, of_class
+@dataclass(frozen=True, eq=False, slots=True)
+class _Free:
+    """What is free on the nodes that take pods and have a GPU free.
+
+    Attributes:
+        column: int [column], as ``QuotaProblem`` has it.
+        at: int [node], the place in ``column`` of each of the nodes.
+        gpus, cpu_milli, memory_bytes: int64 [node].
+    """
+
+    column: Columns
+    at: Rows
+    gpus: IntVector
+    cpu_milli: IntVector
+    memory_bytes: IntVector
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, kinds: NodeKinds) -> _Free:
+        rows = np.flatnonzero((kinds.of_row >= 0) & snapshot.table.open & (snapshot.free_of(kinds.resource) > 0))
+        gpus, cpu_milli, memory = (snapshot.free_of(name)[rows] for name in (kinds.resource, CPU, MEMORY))
+        column, at = np.unique(column_of(kinds.of_row[rows], gpus, cpu_milli), return_inverse=True)
+        return cls(column, at, gpus, cpu_milli, memory)
+
+    def total(self, amounts: IntVector) -> Floats:
+        """Sum an amount per node by column."""
+        return np.bincount(self.at, weights=amounts, minlength=len(self.column)).astype(np.float64)
+
+    def in_pieces(self, sizes: IntVector) -> Floats:
+        """Return float [size, column]: the GPUs of the column that pods of at least the size can get."""
+        pieces = [self.total(size * (self.gpus // size)) for size in sizes]
+        return np.array(pieces, dtype=np.float64).reshape(len(sizes), len(self.column))
+
+    def allows(self, groups: Groups) -> BoolMatrix:
+        """Return bool [group, column]: whether some node of the column could take the most modest pod of the group."""
+        kind = self.column // CPU_CLASSES
+        asked = np.array([key.gpus for key in groups.by_key], dtype=np.int64)[:, None]
+        least = np.array([group.least_cpu_milli for group in groups.by_key.values()], dtype=np.int64)[:, None]
+        allowed = [np.frombuffer(key.allowed, dtype=np.bool_)[kind] for key in groups.by_key]
+        named = np.array(allowed, dtype=np.bool_).reshape(len(groups), len(kind))
+        return named & (asked <= self._most(self.gpus)) & (least <= self._most(self.cpu_milli))
+
+    def _most(self, amounts: IntVector) -> IntVector:
+        most = np.zeros(len(self.column), dtype=np.int64)
+        np.maximum.at(most, self.at, amounts)
+        return most
 
 
-def _key(kinds: NodeKinds, shape: Shape) -> GroupKey:
-    allowed = np.frombuffer(shape.allowed, dtype=np.bool_) & kinds.could_hold(shape)
-    cores, gib = shape.cpu_milli / _CORE_MILLI / shape.gpus, shape.memory_bytes / _GIB / shape.gpus
-    return GroupKey(shape.gpus, allowed.tobytes(), _step(cores / _CORE_STEP), _step(gib / _GIB_STEP))
+def _most_wanted(groups: Groups, demand: Floats, allowed: BoolMatrix, most_variables: int) -> Rows:
+    """Return the places, ascending, of the groups with most demand that have so many variables at most together."""
+    keys = list(groups.by_key)
+    order = np.array(sorted(range(len(keys)), key=lambda place: (-demand[place], keys[place])), dtype=np.intp)
+    return np.sort(order[np.cumsum(allowed[order].sum(axis=1)) <= most_variables])
 
 
-def _step(steps: float) -> int:
-    return min(int(-(-steps // 1)), _STEPS + 1)
-
-
-def _most(amounts: npt.NDArray[np.int64], at: Rows, size: int) -> npt.NDArray[np.int64]:
-    most = np.zeros(size, dtype=np.int64)
-    np.maximum.at(most, at, amounts)
-    return most
-
-
-def _demand(seen: Floats, waiting: Floats, free: float) -> Floats:
+def _demand(groups: Groups, free: float) -> Floats:
+    """Return float [group], GPUs: what waits, and of the rest of what is free a share as large as of what has come."""
+    amounts = [(group.gpus, group.waiting) for group in groups.by_key.values()]
+    came, waiting = np.array(amounts, dtype=np.float64).reshape(len(groups), 2).T
     rest = max(0.0, free - float(waiting.sum()))
-    demand: Floats = waiting + rest * seen / max(_LEAST_WEIGHT, float(seen.sum()))
+    demand: Floats = waiting + rest * came / max(LEAST_WEIGHT, float(came.sum()))
     return demand

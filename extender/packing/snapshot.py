@@ -8,23 +8,37 @@ apply watch events one by one or rebuild from scratch.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeVar
+from itertools import chain
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from extender.packing.arrivals import Arrivals
 from extender.packing.guidance import Guidance
+from extender.packing.history import History
 from extender.packing.memory import Lineage
-from extender.packing.mix import DemandMix, Turnover
-from extender.packing.resources import PODS, capped_sum, minus
+from extender.packing.mix import DemandMix
+from extender.packing.occupancy import Occupancy, PodTuple
+from extender.packing.resources import minus
 from extender.packing.table import IntMatrix, IntVector, NodeTable, Rows, frozen
 from extender.packing.types import NodeInfo, PodInfo
 
-PodTuple = tuple[PodInfo, ...]
 T = TypeVar("T")
+
+
+class Changed(NamedTuple):
+    """How a Snapshot differs from one before, of the same nodes.
+
+    Attributes:
+        rows: on which what is held or booked may have changed.
+        gone, come: the pods that have, holding something or waiting; one that has moved on is in both.
+    """
+
+    rows: Collection[int]
+    gone: PodTuple = ()
+    come: PodTuple = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +52,9 @@ class Snapshot:
         orphans: pods bound to nodes that are not in the table, by node name.
         pending: pods without a node, by uid; gated ones too.
         mix: the demand that waiting and running pods show.
-        turnover: how much of late has started and ended.
-        arrivals: what has come of late.
         booked: int64 [resource, node] of the tentative ledger: pods we scored and have not yet seen bound. Scores may
             look at it; whether a pod fits never does.
-        guidance: what a planner has worked out of an earlier state; None without a planner.
+        history: what cannot be read off nodes and pods: what has started, ended and come of late, and guidance.
         generation: counts changes.
     """
 
@@ -52,35 +64,27 @@ class Snapshot:
     orphans: Mapping[str, PodTuple] = field(default_factory=dict)
     pending: Mapping[str, PodInfo] = field(default_factory=dict)
     mix: DemandMix = field(default_factory=DemandMix)
-    turnover: Turnover = field(default_factory=Turnover)
-    arrivals: Arrivals = field(default_factory=Arrivals)
     booked: IntMatrix | None = None
-    guidance: Guidance | None = None
+    history: History = field(default_factory=History)
     generation: int = 0
     # Not an argument of the constructor, so that ``replace`` gives the new value a fresh one.
-    _memo: Lineage[Snapshot, Collection[int]] = field(default_factory=Lineage, init=False, repr=False, compare=False)
+    _memo: Lineage[Snapshot, Changed] = field(default_factory=Lineage, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, nodes: Iterable[NodeInfo], pods: Iterable[PodInfo] = ()) -> Snapshot:
         """Build a Snapshot from scratch; of two pods with one uid the later one counts. Finished pods are dropped."""
-        return cls.over(NodeTable.of(nodes), pods)
+        fresh = cls._counted_anew(NodeTable.of(nodes), pods)
+        history = History.of(fresh._running, fresh._everyone, fresh.table.whole_gpus, fresh.mix)  # noqa: SLF001 - ours
+        return replace(fresh, history=history)
 
     @classmethod
-    def over(cls, table: NodeTable, pods: Iterable[PodInfo]) -> Snapshot:
-        """Build a Snapshot over a table that is there already."""
-        held: dict[str, list[PodInfo]] = defaultdict(list)
-        pending: dict[str, PodInfo] = {}
-        for pod in {pod.uid: pod for pod in pods}.values():
-            if pod.holds:
-                held[pod.node_name].append(pod)
-            elif pod.waiting:
-                pending[pod.uid] = pod
-        rows = tuple(_by_uid(held.pop(name, ())) for name in table.names)
-        orphans = {name: _by_uid(group) for name, group in held.items()}
-        mix = DemandMix.of(pod for group in (*rows, pending.values()) for pod in group)
-        turnover = Turnover.of(pod for group in rows for pod in group)
-        arrivals = Arrivals.of((pod for group in (*rows, pending.values()) for pod in group), table.whole_gpus, mix)
-        return cls(table, _sum_used(table, rows), rows, orphans, pending, mix, turnover, arrivals)
+    def _counted_anew(cls, table: NodeTable, pods: Iterable[PodInfo]) -> Snapshot:
+        """Return the Snapshot of nodes and pods, without a history."""
+        known = {pod.uid: pod for pod in pods}.values()
+        pending = {pod.uid: pod for pod in known if pod.waiting}
+        held = Occupancy.of(table, (pod for pod in known if pod.holds))
+        mix = DemandMix.of(pod for group in (*held.pods, pending.values()) for pod in group)
+        return cls(table, held.used, held.pods, held.orphans, pending, mix)
 
     def __len__(self) -> int:
         return len(self.table)
@@ -90,15 +94,20 @@ class Snapshot:
         kind: str,
         key: object,
         make: Callable[[], T],
-        follow: Callable[[T, Snapshot, Collection[int]], T | None] | None = None,
+        follow: Callable[[T, Snapshot, Changed], T | None] | None = None,
     ) -> T:
         """Return ``make()``, computed once per (kind, key): what follows from this Snapshot alone.
 
         A quiet cluster keeps one Snapshot for long: keys must be few (resources, settings), never pods. ``follow``
-        brings the value along to the next Snapshot of the same nodes, given the rows on which what is held or booked
-        may have changed (None: it cannot); it must give what ``make`` would there, and hold no Snapshot.
+        brings the value along to the next Snapshot of the same nodes, given what has changed (None: it cannot); it must
+        give what ``make`` would there, and hold no Snapshot.
         """
         return self._memo.recall((kind, key), make, follow)
+
+    @property
+    def guidance(self) -> Guidance | None:
+        """Return what a planner has worked out of an earlier state."""
+        return self.history.guidance
 
     # -- what is free ------------------------------------------------------------------------------------------
 
@@ -137,9 +146,12 @@ class Snapshot:
         row = self.table.index.get(name)
         return () if row is None else self.pods[row]
 
-    @cached_property
+    @property
     def nominated(self) -> Mapping[int, PodTuple]:
         """Return row -> waiting pods that preemption has nominated to it."""
+        return self.remember("nominated", None, self._nominated, _nominated_still)
+
+    def _nominated(self) -> Mapping[int, PodTuple]:
         found: dict[int, list[PodInfo]] = defaultdict(list)
         for pod in self.pending.values():
             if pod.nominated_node and (row := self.table.index.get(pod.nominated_node)) is not None:
@@ -156,7 +168,7 @@ class Snapshot:
         """Return the Snapshot without a pod that is in it; the same Snapshot when it is not."""
         found = self.pending.get(pod.uid)
         if found is None:
-            found = next((held for held in self._group(pod.node_name) if held.uid == pod.uid), None)
+            found = next((held for held in self._held.on(pod.node_name) if held.uid == pod.uid), None)
         return self if found is None else self.with_changes(gone=(found,))
 
     def with_node(self, node: NodeInfo) -> Snapshot:
@@ -183,38 +195,43 @@ class Snapshot:
         gone, come = _counting(gone), _counting(come)
         if not gone and not come and nodes is None:
             return self
-        touched = self._regrouped(gone, come)
-        left = {pod.uid for pod in gone}
-        pending = {uid: pod for uid, pod in self.pending.items() if uid not in left} if left else dict(self.pending)
+        touched = self._held.regrouped(gone, come)
+        pending = dict(self.pending)
+        for pod in gone:
+            pending.pop(pod.uid, None)
         pending.update((pod.uid, pod) for pod in come if pod.waiting)
-        fresh = self._laid_out(touched) if nodes is None else self._relaid(touched, NodeTable.of(nodes))
-        mix = self.mix.moved(self._counted(gone, fresh), fresh._counted(come, self))  # noqa: SLF001 - one of us
-        fresh = self.succeeded_by(replace(fresh, pending=pending, mix=mix), gone, come)
+        held = self._held.with_groups(touched) if nodes is None else self._held.over(NodeTable.of(nodes), touched)
+        fresh = Snapshot(held.table, held.used, held.pods, held.orphans, pending)
+        mix = self.mix.moved(self._counted(gone, fresh), fresh._counted(come, self))
+        fresh = self._succeeded_by(replace(fresh, mix=mix), gone, come)
         if fresh.table is self.table:
             index = self.table.index
-            fresh._memo.inherit(self._memo, fresh, [index[name] for name in touched if name in index])  # noqa: SLF001
+            changed = Changed([index[name] for name in touched if name in index], gone, come)
+            fresh._memo.inherit(self._memo, fresh, changed)  # noqa: SLF001 - one of us
         return fresh
 
-    def succeeded_by(self, fresh: Snapshot, gone: Iterable[PodInfo], come: Iterable[PodInfo]) -> Snapshot:
-        """Return ``fresh``, which some pods gone and come have made of this Snapshot, with what only history tells."""
-        gone, come = _counting(gone), _counting(come)
-        return replace(
-            fresh,
-            turnover=self.turnover.moved(gone, come, fresh.table.whole_gpus),
-            arrivals=fresh._arrivals_after(self, gone, come),
-            booked=self.booked,
-            guidance=self.guidance,
-            generation=self.generation + 1,
-        )
+    def rebuilt(
+        self, table: NodeTable, pods: Iterable[PodInfo], gone: Iterable[PodInfo], come: Iterable[PodInfo]
+    ) -> Snapshot:
+        """Return what ``with_changes`` would, made of all nodes and pods: cheaper when most of them have changed."""
+        return self._succeeded_by(Snapshot._counted_anew(table, pods), _counting(gone), _counting(come))
 
-    def _arrivals_after(self, before: Snapshot, gone: PodTuple, come: PodTuple) -> Arrivals:
-        """Return what has come by now; pods may be known before any node is, which is no measure of time."""
-        if not self.table.whole_gpus:
-            return before.arrivals
-        if before.table.whole_gpus:
-            return before.arrivals.moved(gone, come, self.table.whole_gpus, self.mix)
-        everyone = (pod for group in (*self.pods, self.pending.values()) for pod in group)
-        return Arrivals.of(everyone, self.table.whole_gpus, self.mix)
+    def _succeeded_by(self, fresh: Snapshot, gone: PodTuple, come: PodTuple) -> Snapshot:
+        """Return ``fresh``, which some pods gone and come have made of this Snapshot, with what it has from this."""
+        history = self.history.moved(gone, come, fresh._everyone, fresh.table.whole_gpus, fresh.mix)
+        return replace(fresh, history=history, booked=self.booked, generation=self.generation + 1)
+
+    @property
+    def _held(self) -> Occupancy:
+        return Occupancy(self.table, self.used, self.pods, self.orphans)
+
+    @property
+    def _running(self) -> Iterator[PodInfo]:
+        return chain.from_iterable(self.pods)
+
+    @property
+    def _everyone(self) -> Iterator[PodInfo]:
+        return chain(self._running, self.pending.values())
 
     def _counted(self, pods: PodTuple, other: Snapshot) -> list[PodInfo]:
         """Return which of these pods count in the mix here, and all on nodes that the other Snapshot has not."""
@@ -226,7 +243,8 @@ class Snapshot:
     def with_booked(self, booked: IntMatrix | None) -> Snapshot:
         """Return the Snapshot with another tentative ledger."""
         fresh = replace(self, booked=booked)
-        fresh._memo.inherit(self._memo, fresh, self._booked_rows | fresh._booked_rows)  # noqa: SLF001 - one of us
+        changed = Changed(self._booked_rows | fresh._booked_rows)  # noqa: SLF001 - one of us
+        fresh._memo.inherit(self._memo, fresh, changed)  # noqa: SLF001
         return fresh
 
     @property
@@ -239,85 +257,16 @@ class Snapshot:
 
         Nothing that is remembered depends on guidance, so all of it is carried over.
         """
-        fresh = replace(self, guidance=guidance)
+        fresh = replace(self, history=replace(self.history, guidance=guidance))
         known = dict(vars(self))  # at once: readers may be adding what they have worked out
         fresh.__dict__.update({name: value for name, value in known.items() if name not in vars(fresh)})
         fresh.__dict__["_memo"] = self._memo
         return fresh
 
-    def _group(self, name: str) -> PodTuple:
-        """Return the pods bound to a node, whether it is in the table or not."""
-        return self.pods_on(name) or self.orphans.get(name, ())
 
-    def _regrouped(self, gone: PodTuple, come: PodTuple) -> dict[str, PodTuple]:
-        """Return the new groups of pods, by the names of the nodes on which something changes."""
-        left: dict[str, set[str]] = defaultdict(set)
-        new: dict[str, list[PodInfo]] = defaultdict(list)
-        for pod in gone:
-            if pod.holds:
-                left[pod.node_name].add(pod.uid)
-        for pod in come:
-            if pod.holds:
-                new[pod.node_name].append(pod)
-        return {
-            name: _by_uid([*(pod for pod in self._group(name) if pod.uid not in left[name]), *new[name]])
-            for name in (*left, *(name for name in new if name not in left))
-        }
-
-    def _laid_out(self, touched: Mapping[str, PodTuple]) -> Snapshot:
-        """Return the Snapshot with some groups replaced."""
-        rows, used, orphans = list(self.pods), self.used.copy(), dict(self.orphans)
-        for name, group in touched.items():
-            row = self.table.index.get(name)
-            if row is None:
-                orphans[name] = group
-            else:
-                rows[row] = group
-                used[:, row] = held_by(self.table, group)
-        return Snapshot(self.table, frozen(used), tuple(rows), {name: g for name, g in orphans.items() if g})
-
-    def _relaid(self, touched: Mapping[str, PodTuple], table: NodeTable) -> Snapshot:
-        """Return the Snapshot over other nodes, with some groups replaced."""
-        groups = {**self.orphans, **dict(zip(self.table.names, self.pods, strict=True)), **touched}
-        rows = tuple(groups.pop(name, ()) for name in table.names)
-        used = self._summed_again(table, rows)
-        return Snapshot(table, used, rows, {name: group for name, group in groups.items() if group})
-
-    def _summed_again(self, table: NodeTable, rows: tuple[PodTuple, ...]) -> IntMatrix:
-        """Return what `_sum_used` returns; sums of groups that have stayed are taken over."""
-        if table.axis.index != self.table.axis.index or not len(self):
-            return _sum_used(table, rows)
-        before = [self.table.index.get(name, -1) for name in table.names]
-        used = self.used[:, before]
-        for row, (old, group) in enumerate(zip(before, rows, strict=True)):
-            if old < 0 or self.pods[old] is not group:
-                used[:, row] = held_by(table, group)
-        return frozen(used)
+def _nominated_still(found: Mapping[int, PodTuple], _: Snapshot, changed: Changed) -> Mapping[int, PodTuple] | None:
+    return None if any(pod.nominated_node for pod in (*changed.gone, *changed.come)) else found
 
 
 def _counting(pods: Iterable[PodInfo]) -> PodTuple:
     return tuple(pod for pod in pods if pod.holds or pod.waiting)
-
-
-def _by_uid(pods: Iterable[PodInfo]) -> PodTuple:
-    return tuple(sorted(pods, key=lambda pod: pod.uid))
-
-
-def _sum_used(table: NodeTable, rows: tuple[PodTuple, ...]) -> IntMatrix:
-    used = np.zeros((len(table.axis), len(table)), dtype=np.int64)
-    for row, group in enumerate(rows):
-        if group:
-            used[:, row] = held_by(table, group)
-    return frozen(used)
-
-
-def held_by(table: NodeTable, group: Iterable[PodInfo]) -> IntVector:
-    """Return int64 [resource]: what pods hold on one node; what the axis does not name is left out."""
-    totals = [0] * len(table.axis)
-    index = table.axis.index
-    for pod in group:
-        totals[index[PODS]] += 1
-        for name, amount in pod.requests.items():
-            if (at := index.get(name)) is not None:
-                totals[at] = capped_sum(totals[at], amount)
-    return np.array(totals, dtype=np.int64)

@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from extender.packing.holds import HoldRules, Holds
 from extender.packing.snapshot import Snapshot
 from tests.builders import node, pod
 from tests.strategies import NODE_NAMES, nodes, pods, snapshot_of, worlds
@@ -71,6 +72,7 @@ def value(snapshot):
         "pending": dict(snapshot.pending),
         "mix": dict(snapshot.mix.counts),
         "nominated": dict(snapshot.nominated),
+        "holds": Holds().renewed(snapshot, 0.0, HoldRules()),
     }
 
 
@@ -79,7 +81,30 @@ def test_any_order_of_changes_equals_a_fresh_start(changes):
     model = Model()
     for change in changes:
         model.take(*change)
+        value(model.snapshot)  # What has been read may be carried along.
     assert value(model.snapshot) == value(Snapshot.of(model.nodes.values(), model.pods.values()))
+
+
+@st.composite
+def waiting(draw):
+    """Draw a pod of a few GPUs that waits, is gated, or runs on one of two nodes."""
+    asked = pod(draw(st.sampled_from(UIDS))).gpus(draw(st.integers(1, 3))).priority(draw(st.integers(0, 1)))
+    if draw(st.booleans()):
+        asked = asked.refused()
+    if draw(st.booleans()):
+        asked = asked.nominated(draw(st.sampled_from(("n1", "n2", "gone"))))
+    ends = (lambda p: p, lambda p: p, lambda p: p.gated(), lambda p: p.on("n1"))
+    return draw(st.sampled_from(ends))(asked).build()
+
+
+@given(st.lists(st.tuples(waiting(), st.booleans()), max_size=12))
+def test_what_is_known_of_waiting_pods_follows_each_change(changes):
+    model = Model()
+    for name in ("n1", "n2"):
+        model.take("node", node(name).gpus(4).build())
+    for what, stays in changes:
+        model.take(*(("pod", what) if stays else ("no pod", what.uid)))
+        assert value(model.snapshot) == value(Snapshot.of(model.nodes.values(), model.pods.values()))
 
 
 @given(st.lists(steps(), max_size=6), steps())

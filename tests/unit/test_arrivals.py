@@ -5,6 +5,7 @@ import pytest
 from extender.packing.arrivals import Arrivals
 from extender.packing.mix import DemandMix, PodClass
 from extender.packing.snapshot import Snapshot
+from extender.packing.table import NodeTable
 from tests.builders import H100, node, pod
 
 GPUS = 32  # a quarter of them, 8, is the half-life
@@ -58,5 +59,24 @@ def test_what_is_listed_at_the_start_comes_by_age_however_it_is_listed(nodes_fir
     else:
         followed = empty.with_changes(come=pods).with_changes(nodes=nodes)
     fresh = Snapshot.of(nodes, pods)
-    assert followed.arrivals == fresh.arrivals
-    assert fresh.arrivals.weight(PodClass.of(one("x", gpus=4))) > 1.9
+    assert followed.history == fresh.history
+    assert fresh.history.arrivals is not None
+    assert fresh.history.arrivals.weight(PodClass.of(one("x", gpus=4))) > 1.9
+
+
+@pytest.mark.parametrize("known_before", [True, False])
+def test_a_snapshot_that_is_made_anew_has_the_history_of_one_that_was_followed(known_before):
+    nodes = [node(f"n{i}").gpus(8, H100).build() for i in range(4)]
+    before = Snapshot.of(nodes if known_before else [node("cpu").build()], [one("old", created=1)])
+    gone, come = [one("old", created=1)], [one("a", gpus=4, created=3), one("b", created=2)]
+    followed = before.with_changes(gone=gone, come=come, nodes=nodes)
+    rebuilt = before.rebuilt(NodeTable.of(nodes), come, gone, come)
+    assert rebuilt.history == followed.history
+    assert (rebuilt.generation, rebuilt.pending) == (followed.generation, followed.pending)
+
+
+def test_without_gpus_there_is_no_measure_of_what_has_come():
+    nodes = [node("n").gpus(8, H100).build()]
+    snapshot = Snapshot.of(nodes, [one("p")])
+    assert snapshot.without_node("n").history.arrivals is None
+    assert snapshot.without_node("n").with_node(nodes[0]).history.arrivals == snapshot.history.arrivals

@@ -7,6 +7,7 @@ import pytest
 from extender.churn import NO_BACK_OFF, BackOff, Churn, Job
 from extender.heldnodes import HeldNodes
 from extender.packing.holds import HoldRules
+from extender.packing.mix import PodClass
 from extender.packing.policies import REGISTRY
 from extender.packing.snapshot import Snapshot
 from extender.simulate import KubeScheduler, PolicyExtender
@@ -72,6 +73,14 @@ def test_a_pod_that_comes_during_a_back_off_breaks_the_block():
 def test_a_hold_keeps_the_block_and_the_other_waits():
     # Refused by an Error at 21.5, by the full node at 22.5 and 24.5 at the latest, tried again when that is free.
     assert waits_of(with_holds(HoldRules())) == {"large": 23, "small": 12.5}
+
+
+def test_a_pod_that_is_refused_again_and_again_is_one_pod_of_the_mix():
+    churn = with_holds(HoldRules())
+    churn.run([job("large", 0, 10, 9), *(job(f"p{at}", at, 1, 1) for at in range(1, 30))])
+    (large,) = churn.scheduler.snapshot.pending.values()
+    assert large.refused
+    assert churn.scheduler.snapshot.mix.counts[PodClass.of(large)] == 1
 
 
 def test_an_error_is_tried_again_without_an_event():

@@ -109,6 +109,16 @@ def test_the_node_of_the_joint_plan_comes_first():
         assert snapshot.table.names[best_row(Planned(), snapshot, waiting, np.arange(2))] == name
 
 
+@pytest.mark.parametrize("gpus", [1, 128, 2**40])
+def test_the_planned_node_comes_first_though_it_is_the_last_rung_of_a_large_pod(gpus):
+    waiting = pod("p").gpus(gpus).types(f"T4,H100={1e300}").build()
+    nodes = [node("h").gpus(gpus, H100).build(), node("t").gpus(gpus, T4).build()]
+    snapshot = Snapshot.of(nodes, [waiting])
+    assert snapshot.table.names[best_row(Planned(), snapshot, waiting, np.arange(2))] == "t"
+    planned = snapshot.with_guidance(Guidance({GPU: solved(snapshot)}, {waiting.uid: "h"}))
+    assert snapshot.table.names[best_row(Planned(), planned, waiting, np.arange(2))] == "h"
+
+
 def test_guidance_outlives_an_added_node_of_a_known_kind_and_not_an_unknown_one():
     snapshot = small_cluster(pod("p").gpus(1).build())
     wanted = solved(snapshot)
@@ -155,18 +165,18 @@ def test_demand_is_what_waits_and_what_has_come_of_late_for_the_rest():
 
 def test_turnover_counts_pods_that_start_and_end():
     snapshot = small_cluster()
-    assert snapshot.turnover == Turnover()
+    assert snapshot.history.turnover == Turnover()
     running = pod("p").gpus(8).on("h").build()
     snapshot = snapshot.with_pod(running)
-    assert (snapshot.turnover.started, snapshot.turnover.ended_share) == (8.0, 0.0)
-    assert snapshot.with_pod(pod("w").gpus(8).build()).turnover == snapshot.turnover
+    assert (snapshot.history.turnover.started, snapshot.history.turnover.ended_share) == (8.0, 0.0)
+    assert snapshot.with_pod(pod("w").gpus(8).build()).history.turnover == snapshot.history.turnover
     # What changes on a pod that runs already neither starts nor ends.
-    assert snapshot.with_changes(gone=(running,), come=(running,)).turnover == snapshot.turnover
+    assert snapshot.with_changes(gone=(running,), come=(running,)).history.turnover == snapshot.history.turnover
     # Half-life is an eighth of 16 GPUs: 8 ended GPUs are 4 half-lives, 8 / 16 are left of what had started.
-    emptied = snapshot.without_pod(running).turnover
+    emptied = snapshot.without_pod(running).history.turnover
     assert (emptied.started, emptied.ended) == (0.5, 8.0)
     assert emptied.ended_share == 1.0
 
 
 def test_turnover_of_a_fresh_start_takes_what_runs_for_what_has_started():
-    assert small_cluster(pod("p").gpus(8).on("h").build(), pod("w").gpus(8).build()).turnover == Turnover(8.0)
+    assert small_cluster(pod("p").gpus(8).on("h").build(), pod("w").gpus(8).build()).history.turnover == Turnover(8.0)

@@ -183,11 +183,54 @@ def test_a_hold_that_moves_ends_as_well() -> None:
     assert held_steps == 3
 
 
+def test_who_is_forestalled_again_and_again_rests_in_the_end() -> None:
+    # Every 12 s the block is given back, and 10 s later one of its like takes it; BIG never comes.
+    nodes = [node("n0").gpus(8, H100).build()]
+    holds, held_since = Holds(), []
+    for round_ in range(60):
+        at = 12.0 * round_
+        holds = held(Snapshot.of(nodes, [BIG.build()]), now=at, before=holds)
+        held_since += [at] if holds.lines else []
+        like = pod(f"like-{round_}").gpus(8).on("n0").build()
+        holds = held(Snapshot.of(nodes, [BIG.build(), like]), now=at + 10, before=holds)
+    # Six times 10 s make a minute, then it rests for five from the 70th second on, and so on.
+    assert held_since == [0, 12, 24, 36, 48, 60, 372, 384, 396, 408, 420, 432]
+
+
+def test_turns_lost_by_a_pod_that_rests_are_not_the_node_s() -> None:
+    nodes, other = [node("n0").gpus(8, H100).build()], pod("other").gpus(8).refused().created(99)
+    rules = HoldRules(seconds=15, limit=1, lost_seconds=5)
+    holds = held(Snapshot.of(nodes, [BIG.build(), other.build()]), rules=rules)
+    taken = [BIG.build(), other.build(), pod("like").gpus(8).on("n0").build()]
+    holds = held(Snapshot.of(nodes, taken), now=5, before=holds, rules=rules)
+    holds = held(Snapshot.of(nodes, [BIG.build(), other.build()]), now=6, before=holds, rules=rules)
+    assert (nodes_of(holds), deadlines(holds)) == ({"other": "n0"}, [21])
+
+
+def test_one_as_large_that_ends_as_its_like_comes_hides_nothing() -> None:
+    nodes, four = [node("n0").gpus(8, H100).build()], pod("four").gpus(4).refused()
+    first = held(Snapshot.of(nodes, [four.build(), pod("old").gpus(4).on("n0").build()]), now=0)
+    # One batch of events: the old one has ended, and one of eight has taken all.
+    taken = held(Snapshot.of(nodes, [four.build(), pod("new").gpus(8).on("n0").build()]), now=5, before=first)
+    assert (taken.lines, taken.pods, taken.nodes) == ({}, {}, {})
+
+
 def test_a_like_that_leaves_room_does_not_begin_the_turn_anew() -> None:
     two, nodes = pod("two").gpus(2).refused(), [node("n0").gpus(8, H100).build()]
     first = held(Snapshot.of(nodes, [two.build()]), now=0)
     like = pod("like").gpus(2).on("n0").build()
     assert deadlines(held(Snapshot.of(nodes, [two.build(), like]), now=5, before=first)) == [15]
+
+
+def test_who_waits_is_followed_from_change_to_change() -> None:
+    old, young = (pod(name).gpus(8).refused().created(at) for name, at in (("old", 1), ("young", 2)))
+    state = cluster(young)
+    assert nodes_of(held(state)) == {"young": "n0"}
+    state = state.with_pod(old.build())
+    assert nodes_of(held(state)) == {"old": "n0"}
+    gated = state.with_changes(gone=[old.build()], come=[old.gated().build()])
+    assert nodes_of(held(gated)) == {"young": "n0"}
+    assert nodes_of(held(state.without_pod(old.build()))) == {"young": "n0"}
 
 
 def test_many_classes_that_fit_nowhere_leave_holds_to_those_that_do() -> None:

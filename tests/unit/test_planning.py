@@ -13,9 +13,9 @@ from extender.packing.forecast import Answer, Question, QuotaQuestion
 from extender.packing.guidance import Guidance
 from extender.packing.solvers import solve
 from extender.planmetrics import PlanMetrics
-from extender.planning import Planning
+from extender.planning import Planning, _Pace
 from extender.planningsettings import PlanningSettings
-from extender.solverprocess import SolverError
+from extender.solverprocess import DeadlineError, SolverError
 from tests.builders import GPU, H100, node, pod
 
 
@@ -28,6 +28,8 @@ class FakeSolver:
     late_queue: bool = False
     meanwhile: list[Callable[[], None]] = field(default_factory=list)
     closed: bool = False
+    most_variables: int = 1_000_000
+    sizes: list[int] = field(default_factory=list)
 
     def solve(self, job: Question, deadline_seconds: float) -> Answer:
         assert deadline_seconds > 0
@@ -37,6 +39,10 @@ class FakeSolver:
             self.meanwhile.pop()()
         if self.trouble or (self.late_queue and not is_quota):
             raise SolverError(self.trouble)
+        if isinstance(job, QuotaQuestion):
+            self.sizes.append(sum(int(problem.allowed.sum()) for problem in job.problems.values()))
+            if self.sizes[-1] > self.most_variables:
+                raise DeadlineError("no result within 10 s")
         return solve(job)
 
     @property
@@ -176,15 +182,46 @@ def test_quotas_wait_for_one_queue_at_most(setup: Setup, late: bool) -> None:
     assert setup.solver.asked[:3] == ["quotas", "queue", "quotas"], "at once, and before the next queue"
 
 
-def test_an_old_plan_is_taken_back(setup: Setup) -> None:
+def test_a_plan_is_taken_back_once_the_cluster_has_long_left_its_state(setup: Setup) -> None:
     assert setup.turn() is not None
     setup.solver.trouble = "dead"
     assert setup.turn(later=3600) is not None, "the cluster is as it was: the plan is not old"
-    setup.cache.update_pod(pod("s").gpus(1).cpu(4).on("b").build())
-    guidance = setup.turn()
+    for _ in range(7):
+        setup.cache.update_pod(pod("s").gpus(1).cpu(4).on("b").created(setup.now).build())
+        guidance = setup.turn(later=10)
+        assert guidance is not None
+        assert GPU in guidance.quotas, "a quiet hour does not count"
+    guidance = setup.turn(later=1)
     assert guidance is not None
     assert (guidance.quotas, guidance.nodes) == ({}, {})
     assert setup.count("plans_retired_total") == 1
+
+
+def test_after_one_that_took_too_long_the_next_question_is_half_as_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("extender.planning.MOST_VARIABLES", 6)
+    setup = Setup()
+    setup.fill()
+    for gpus in (1, 2, 4):
+        setup.cache.update_pod(pod(f"w{gpus}").gpus(gpus).cpu(gpus).build())
+    setup.solver.most_variables = 3
+    for _ in range(5):
+        setup.turn(later=60)
+        setup.cache.update_pod(pod("w1").gpus(1).cpu(1).created(setup.now).build())
+    assert setup.solver.sizes == [6, 3, 6, 3, 6], "and grows again after a quick answer"
+    assert setup.count("plan_failures_total", why="solver") == 3
+
+
+def test_a_question_that_took_long_in_vain_rests_for_twice_as_long() -> None:
+    settings = PlanningSettings(deadline_seconds=10)
+    pace = _Pace(0.2, settings, 8)
+    for _ in range(5):
+        pace.failed(100.0, 10.0, late=True)
+    assert (pace.due(1, 119.9), pace.due(1, 120.0), pace.size) == (False, True, 1)
+    pace.published(1, 120.0, 5.0, 0.0)
+    assert pace.size == 1, "an answer that takes half the deadline leaves no room"
+    for generation in range(2, 6):
+        pace.published(generation, 130.0, 0.5, 0.0)
+    assert pace.size == 8
 
 
 def test_a_bug_ends_neither_the_thread_nor_the_plan(setup: Setup, caplog: pytest.LogCaptureFixture) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from extender.solverprocess import SolverError, SolverProcess
+from extender.solverprocess import DeadlineError, SolverError, SolverProcess
 
 PATIENCE = 60.0
 Child = SolverProcess[Any, Any]
@@ -41,7 +42,7 @@ def solve(job: object) -> object:
 @pytest.fixture
 def child() -> Iterator[Child]:
     """Return a child that is ended afterwards."""
-    process: Child = SolverProcess(f"{__name__}:solve")
+    process: Child = SolverProcess(f"{__name__}:solve", start_seconds=PATIENCE)
     yield process
     process.close()
 
@@ -67,7 +68,7 @@ def test_a_failure_is_told_in_one_line_and_costs_no_restart(child: Child) -> Non
 def test_what_takes_too_long_is_killed(child: Child) -> None:
     child.solve(1, PATIENCE)
     pid = child.pid
-    with pytest.raises(SolverError, match=r"no result within 0\.2 s"):
+    with pytest.raises(DeadlineError, match=r"no result within 0\.2 s"):
         child.solve(("sleep", 600.0), 0.2)
     assert child.pid is None
     assert not _alive(pid)
@@ -78,7 +79,7 @@ def test_what_takes_too_long_is_killed(child: Child) -> None:
 def test_a_slow_start_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(1)\nsolve = abs\n")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    process: Child = SolverProcess("slow_to_import:solve")
+    process: Child = SolverProcess("slow_to_import:solve", start_seconds=PATIENCE)
     assert process.solve(-1, 0.9) == 1
     process.close()
 
@@ -107,6 +108,43 @@ def test_a_child_killed_between_jobs_is_noticed_by_the_next(child: Child) -> Non
     assert child.solve(3, PATIENCE) == 3
 
 
+def test_a_child_that_is_stopped_is_killed_at_the_deadline_and_can_be_closed(child: Child) -> None:
+    child.solve(1, PATIENCE)
+    pid = child.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(DeadlineError):
+        child.solve(2, 0.2)
+    assert not _alive(pid)
+    child.solve(3, PATIENCE)
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGSTOP)
+    child.close()
+
+
+def test_closing_does_not_wait_for_a_child_that_hangs_while_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "never_imported.py").write_text("import time\ntime.sleep(600)\n")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    process: Child = SolverProcess("never_imported:solve", start_seconds=PATIENCE)
+    faults: list[str] = []
+
+    def solve_in_vain() -> None:
+        try:
+            process.solve(1, PATIENCE)
+        except SolverError as error:
+            faults.append(str(error))
+
+    waiting = threading.Thread(target=solve_in_vain)
+    waiting.start()
+    while process.pid is None:
+        time.sleep(0.01)
+    process.close()
+    waiting.join(PATIENCE / 2)
+    assert faults == ["the process ended: EOFError()"]
+
+
 def test_the_child_ends_with_its_parent_s_end_of_the_pipe(child: Child) -> None:
     child.solve(1, PATIENCE)
     pid = child.pid
@@ -116,7 +154,7 @@ def test_the_child_ends_with_its_parent_s_end_of_the_pipe(child: Child) -> None:
 
 
 def test_an_entry_that_does_not_exist_is_trouble_not_a_hang() -> None:
-    process: Child = SolverProcess("extender.no_such_module:solve")
+    process: Child = SolverProcess("extender.no_such_module:solve", start_seconds=PATIENCE)
     with pytest.raises(SolverError):
         process.solve(1, PATIENCE)
     process.close()

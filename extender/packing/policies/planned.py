@@ -4,7 +4,7 @@
 
 The latter two only while the cluster fills, for a pod of n GPUs.
 
-The node that the joint plan gives to a pod comes before all others.
+The node that the joint plan gives to a pod comes before all others, whatever it costs.
 
 Without guidance, or with guidance about other nodes, it is hole-aware bit for bit.
 """
@@ -24,8 +24,8 @@ from extender.packing.policies.hole_aware import Candidates, HoleAware
 from extender.packing.snapshot import Snapshot
 from extender.packing.types import PodInfo
 
-# More than all terms together for any pod: 10^6 is the most that a rung of a ladder costs per GPU.
-_PLANNED_NODE: Final = 1e9
+# In place of the cost, not beside it: costs have no bound, a rung of a ladder counts 10^7 per GPU of the pod.
+_PLANNED_NODE: Final = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,11 @@ class Planned:
         else:
             utilities = self.base.score(snapshot, pod, rows)
         row = snapshot.table.index.get(guidance.nodes.get(pod.uid, ""))
-        return utilities if row is None else utilities + _PLANNED_NODE * (rows == row)
+        return utilities if row is None else np.where(rows == row, _PLANNED_NODE, utilities)
 
     def follows_quotas(self, snapshot: Snapshot) -> bool:
         """Tell whether the cluster fills; else solving them is a waste."""
-        return snapshot.turnover.ended_share < self.filling
+        return snapshot.history.turnover.ended_share < self.filling
 
     def _guided(self, quotas: Quotas, question: Candidates) -> Utilities:
         """Return the utilities by the quotas too; those of hole-aware for pods they do not speak of."""
