@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import openb_tables, quality, scheduler_throughput, score_cost, start_to_ready
+from benchmarks import markdown, openb_tables, quality, scheduler_throughput, score_cost, start_to_ready
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "benchmarks.md"
@@ -112,32 +112,35 @@ def load(name: str) -> Mapping[str, Any]:
 
 def latency_table(rows: list[Mapping[str, Any]]) -> str:
     """Return the rows of the latency benchmark as a Markdown table."""
-    lines = [
-        "| verb | candidates | pace | floor p50 ms | ours p50 ms | ours p99 ms | ratio | goal |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        goal = f"{row['goal']:.1f}" if row["goal"] else ""
-        lines.append(
-            f"| {row['verb']} | {row['candidates']:,} | {row['pace']} | {row['floor_p50']:.2f} | {row['p50']:.2f} "
-            f"| {row['p99']:.2f} | {row['ratio_p50']:.2f} | {goal} |"
-        )
-    return "\n".join(lines)
+    head = ("verb", "candidates", "pace", "floor p50 ms", "ours p50 ms", "ours p99 ms", "ratio", "goal")
+    lines = (
+        [
+            row["verb"],
+            f"{row['candidates']:,}",
+            row["pace"],
+            *(f"{row[name]:.2f}" for name in ("floor_p50", "p50", "p99", "ratio_p50")),
+            f"{row['goal']:.1f}" if row["goal"] else "",
+        ]
+        for row in rows
+    )
+    return markdown.table(head, lines)
 
 
 def planner_table(rows: list[Mapping[str, Any]]) -> str:
     """Return the rows of the planner benchmark as a Markdown table."""
-    lines = [
-        "| queue | pods | nodes | p50 s | max s | proven | whole nodes | gap mean % | gap max % |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {row['scenario']} | {row['pods']:,} | {row['nodes']:,} | {row['p50_seconds']:.2f} "
-        f"| {row['max_seconds']:.2f} | {row['proven']} of {row['seeds']} | {row['whole_nodes_proven']} "
-        f"| {row['gap_percent_mean']:.2f} | {row['gap_percent_max']:.2f} |"
+    head = ("queue", "pods", "nodes", "p50 s", "max s", "proven", "whole nodes", "gap mean %", "gap max %")
+    lines = (
+        [
+            row["scenario"],
+            *(f"{row[name]:,}" for name in ("pods", "nodes")),
+            *(f"{row[name]:.2f}" for name in ("p50_seconds", "max_seconds")),
+            f"{row['proven']} of {row['seeds']}",
+            f"{row['whole_nodes_proven']}",
+            *(f"{row[name]:.2f}" for name in ("gap_percent_mean", "gap_percent_max")),
+        ]
         for row in rows
-    ]
-    return "\n".join(lines)
+    )
+    return markdown.table(head, lines)
 
 
 def machine(facts: Mapping[str, Any]) -> str:
