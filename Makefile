@@ -20,7 +20,7 @@ DEV := $(VENV)/.dev-installed
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .PHONY: help venv demo demo-live run test controlplane e2e e2e-full check format lock docs
-.PHONY: bench bench-score bench-throughput bench-start bench-quality bench-openb bench-planner clean
+.PHONY: bench bench-score bench-throughput bench-start bench-busy bench-quality bench-openb bench-planner clean
 
 
 help: ## list the targets
@@ -76,6 +76,9 @@ bench-throughput: controlplane ## measure pods per second of the real kube-sched
 
 bench-start: controlplane ## measure seconds and memory from start to ready with 50,000 pods
 	$(PY) -m benchmarks.start_to_ready $(ARGS)
+
+bench-busy: controlplane ## measure the latency of the verbs while the planner solves
+	$(PY) -m benchmarks.planner_busy $(ARGS)
 
 bench-quality: $(DEV) ## measure packing quality against every other policy
 	$(PY) -m benchmarks.quality $(ARGS)

@@ -108,6 +108,10 @@ class Connection:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = bytearray(2**20)
 
+    def close(self) -> None:
+        """Close it."""
+        self._socket.close()
+
     def call(self, request: bytes) -> tuple[float, int]:
         """Send a request; return seconds until the last byte of the answer, and the length of its body."""
         started = time.perf_counter()

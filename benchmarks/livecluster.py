@@ -33,7 +33,7 @@ def running(count: int) -> list[Manifest]:
     """Return pods of 1 to 4 GPUs that are bound already, on a share of `count` nodes."""
     draw = Random(SEED)
     return [
-        _created(f"running-{at}", draw.choice((1, 2, 4)), nodeName=node_name(at))
+        created(f"running-{at}", draw.choice((1, 2, 4)), nodeName=node_name(at))
         for at in range(count)
         if draw.random() < BUSY_SHARE
     ]
@@ -42,7 +42,7 @@ def running(count: int) -> list[Manifest]:
 def arrivals(count: int, seed: int) -> list[Manifest]:
     """Return waiting pods of 1, 2, 4 and 8 GPUs."""
     draw = Random(seed)
-    pods = [_created(f"job-{at:05d}", draw.choices(SIZES, WEIGHTS)[0]) for at in range(count)]
+    pods = [created(f"job-{at:05d}", draw.choices(SIZES, WEIGHTS)[0]) for at in range(count)]
     key, _, value = ARRIVING.partition("=")
     for pod in pods:
         pod["metadata"]["labels"][key] = value
@@ -52,15 +52,15 @@ def arrivals(count: int, seed: int) -> list[Manifest]:
 def crowd(pods: int, on: int) -> Iterator[Manifest]:
     """Yield bound pods, evenly over `on` nodes: the first four of a node have a GPU each, the others none."""
     for at in range(pods):
-        pod = _created(f"crowd-{at:06d}", 1, nodeName=node_name(at % on))
+        pod = created(f"crowd-{at:06d}", 1, nodeName=node_name(at % on))
         if at // on >= _GPU_PODS:
             pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "100m", "memory": "128Mi"}}
         yield pod
 
 
-def _created(name: str, gpus: int, **spec: str) -> Manifest:
+def created(name: str, gpus: int, types: str = "any", **spec: str) -> Manifest:
     """Return a pod as it is posted; the API server says uid and status."""
-    pod = pod_object(name, gpus)
+    pod = pod_object(name, gpus, types=types)
     del pod["metadata"]["uid"], pod["status"]
     pod["spec"] |= spec
     return pod

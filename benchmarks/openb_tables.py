@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from benchmarks import markdown
 from benchmarks.quality import POOLED
 
 Row = Mapping[str, Any]
@@ -50,11 +51,17 @@ def _table(kind: str, workload: str, rows: list[Row]) -> str:
     first = columns[0][0]
     against = "8-GPU wait / pooled" if kind == CHURN else "points above the bound"
     head = ["policy", *(title for _, title in columns), against, "seeds"]
-    lines = [f"### {kind}: {workload}", "", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    for row in sorted(rows, key=lambda r: statistics.fmean(_values(r, first))):
-        cells = [row["policy"], *(_cell(row, name) for name, _ in columns), _against(row, base, first)]
-        lines.append(f"| {' | '.join([*cells, str(len(row['seeds']))])} |")
-    return "\n".join(lines)
+    best_first = sorted(rows, key=lambda r: statistics.fmean(_values(r, first)))
+    lines = (
+        [
+            row["policy"],
+            *(_cell(row, name) for name, _ in columns),
+            _against(row, base, first),
+            str(len(row["seeds"])),
+        ]
+        for row in best_first
+    )
+    return f"### {kind}: {workload}\n\n{markdown.table(head, lines)}"
 
 
 def _values(row: Row, name: str) -> list[float]:
@@ -66,7 +73,7 @@ def _cell(row: Row, name: str) -> str:
     if not values:
         return ""
     if name == "unallocated_percent":
-        return f"{statistics.fmean(values):.2f} ({min(values):.2f} .. {max(values):.2f})"
+        return markdown.spread(statistics.fmean(values), min(values), max(values))
     return f"{statistics.fmean(values):.0f}"
 
 

@@ -10,11 +10,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import openb_tables, quality, scheduler_throughput, score_cost, start_to_ready
+from benchmarks import markdown, openb_tables, planner_busy, quality, scheduler_throughput, score_cost, start_to_ready
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "benchmarks.md"
 
+_RESULTS: Final = (
+    *("latency", "score_cost", "planner_busy", "scheduler_throughput", "start_to_ready"),
+    *("quality", "openb", "planner"),
+)
 _HEAD: Final = """\
 # Benchmarks
 
@@ -36,6 +40,19 @@ application takes for a body of that many names and an answer of that size. Six 
 partly full; pod after pod comes, is scored on a snapshot that nobody has asked yet, and is bound. One in five is of a
 *new* class: nobody has asked for its CPU and memory before. *Events* are its arrival and its binding, entered off the
 request path: what scoring keeps up to date goes with them. Medians, unless *p99*; the goal is for the score.
+"""
+_BUSY_HEAD: Final = """\
+## Latency while the planner solves
+
+`make bench-busy`. One service on a live cluster that is nearly full, where 25 events a second come from pods that
+arrive, leave, start and end, in all rounds alike. *Busy*: the child process solves, which runs at a lower priority
+(nice 10). *Idle*: it is stopped, and nothing else differs. Rounds go idle, busy, busy, idle; ratios are within such a
+group, median, smallest and largest; *again*: of one idle round to the other, what chance alone does to the median of
+one round. Calls as kube-scheduler makes them, 20 ms between pods, about all nodes.
+
+*As shipped*: the periods of the default configuration. *Without a rest*: the shortest ones, so that the child solves as
+often as the service lets it. *Solver*: the CPU time of the child, 100 % is one core. API server, etcd and who asks run
+on the same cores.
 """
 _THROUGHPUT_HEAD: Final = """\
 ## Pods per second of the real kube-scheduler
@@ -112,32 +129,35 @@ def load(name: str) -> Mapping[str, Any]:
 
 def latency_table(rows: list[Mapping[str, Any]]) -> str:
     """Return the rows of the latency benchmark as a Markdown table."""
-    lines = [
-        "| verb | candidates | pace | floor p50 ms | ours p50 ms | ours p99 ms | ratio | goal |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        goal = f"{row['goal']:.1f}" if row["goal"] else ""
-        lines.append(
-            f"| {row['verb']} | {row['candidates']:,} | {row['pace']} | {row['floor_p50']:.2f} | {row['p50']:.2f} "
-            f"| {row['p99']:.2f} | {row['ratio_p50']:.2f} | {goal} |"
-        )
-    return "\n".join(lines)
+    head = ("verb", "candidates", "pace", "floor p50 ms", "ours p50 ms", "ours p99 ms", "ratio", "goal")
+    lines = (
+        [
+            row["verb"],
+            f"{row['candidates']:,}",
+            row["pace"],
+            *(f"{row[name]:.2f}" for name in ("floor_p50", "p50", "p99", "ratio_p50")),
+            f"{row['goal']:.1f}" if row["goal"] else "",
+        ]
+        for row in rows
+    )
+    return markdown.table(head, lines)
 
 
 def planner_table(rows: list[Mapping[str, Any]]) -> str:
     """Return the rows of the planner benchmark as a Markdown table."""
-    lines = [
-        "| queue | pods | nodes | p50 s | max s | proven | whole nodes | gap mean % | gap max % |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {row['scenario']} | {row['pods']:,} | {row['nodes']:,} | {row['p50_seconds']:.2f} "
-        f"| {row['max_seconds']:.2f} | {row['proven']} of {row['seeds']} | {row['whole_nodes_proven']} "
-        f"| {row['gap_percent_mean']:.2f} | {row['gap_percent_max']:.2f} |"
+    head = ("queue", "pods", "nodes", "p50 s", "max s", "proven", "whole nodes", "gap mean %", "gap max %")
+    lines = (
+        [
+            row["scenario"],
+            *(f"{row[name]:,}" for name in ("pods", "nodes")),
+            *(f"{row[name]:.2f}" for name in ("p50_seconds", "max_seconds")),
+            f"{row['proven']} of {row['seeds']}",
+            f"{row['whole_nodes_proven']}",
+            *(f"{row[name]:.2f}" for name in ("gap_percent_mean", "gap_percent_max")),
+        ]
         for row in rows
-    ]
-    return "\n".join(lines)
+    )
+    return markdown.table(head, lines)
 
 
 def machine(facts: Mapping[str, Any]) -> str:
@@ -147,10 +167,7 @@ def machine(facts: Mapping[str, Any]) -> str:
 
 def render() -> str:
     """Return the page."""
-    latency, score, throughput, start, packing, openb, planner = (
-        load(f"{name}.json")
-        for name in ("latency", "score_cost", "scheduler_throughput", "start_to_ready", "quality", "openb", "planner")
-    )
+    latency, score, busy, throughput, start, packing, openb, planner = (load(f"{name}.json") for name in _RESULTS)
     parts = [
         _HEAD,
         _LATENCY_HEAD,
@@ -159,6 +176,9 @@ def render() -> str:
         _SCORE_HEAD,
         f"{machine(score)}\n",
         f"{score_cost.table(score['rows'])}\n",
+        _BUSY_HEAD,
+        f"{machine(busy)} Kubernetes {busy['kubernetes']}. {planner_busy.facts(busy)}\n",
+        f"{planner_busy.table(busy['rows'])}\n",
         _THROUGHPUT_HEAD,
         f"{machine(throughput)} Kubernetes {throughput['kubernetes']}, {throughput['rows'][0]['rounds']} rounds.\n",
         f"{scheduler_throughput.table(throughput['rows'])}\n",

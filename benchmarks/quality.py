@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from benchmarks import workloads
+from benchmarks import markdown, workloads
 from benchmarks.workloads import Scenario
 from extender import intree
 from extender.churn import Churn
@@ -180,13 +180,17 @@ COLUMNS: Final[Mapping[str, str]] = {
 def _table(kind: str, scenario: str, rows: list[Mapping[str, Any]]) -> str:
     first, *others = [key for key in rows[0] if isinstance(rows[0][key], dict)]
     head = ["policy", COLUMNS[first], "mean", *(COLUMNS[name] for name in others)]
-    lines = [f"### {kind}, {scenario}", "", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    for row in sorted(rows, key=lambda r: float(r[first]["mean"])):
-        figure = row[first]
-        cells = [f"{figure['median']:.2f} ({figure['min']:.2f} .. {figure['max']:.2f})", f"{figure['mean']:.2f}"]
-        cells += [f"{row[name]['mean']:.1f}" for name in others]
-        lines.append(f"| {row['policy']} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    best_first = sorted(rows, key=lambda r: float(r[first]["mean"]))
+    lines = (
+        [
+            row["policy"],
+            markdown.spread(*(row[first][name] for name in ("median", "min", "max"))),
+            f"{row[first]['mean']:.2f}",
+            *(f"{row[name]['mean']:.1f}" for name in others),
+        ]
+        for row in best_first
+    )
+    return f"### {kind}, {scenario}\n\n{markdown.table(head, lines)}"
 
 
 def run_all(

@@ -32,6 +32,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks import markdown
 from benchmarks.schedulerrun import FLOOR, NAMES, NODES, NONE, Bench, Run, Variant
 from controlplane import build, releases
 from controlplane.plane import Plane
@@ -121,9 +122,7 @@ def cells(row: Mapping[str, Any]) -> list[str]:
         f"{row['nodes']:,}",
         row["variant"],
         f"{row['pods_per_second']:.1f}",
-        ""
-        if row["variant"].startswith(NONE)
-        else f"{row['ratio']:.2f} ({row['ratios'][0]:.2f} .. {row['ratios'][-1]:.2f})",
+        "" if row["variant"].startswith(NONE) else markdown.spread(row["ratio"], row["ratios"][0], row["ratios"][-1]),
         f"{row['cycle_ms']:.1f}",
         f"{row['filter_ms'] + row['prioritize_ms']:.1f} ms, {row['share_in_service']:.0%}" if ours else "",
         f"{row['handoff_hits']:.0%}" if ours and not row["variant"].startswith(NODES) else "",
@@ -136,8 +135,7 @@ def cells(row: Mapping[str, Any]) -> list[str]:
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the rows as a Markdown table."""
-    lines = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
-    return "\n".join([*lines, *(f"| {' | '.join(cells(row))} |" for row in rows)])
+    return markdown.table(COLUMNS, map(cells, rows))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -31,6 +31,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from benchmarks import markdown
 from benchmarks.floor import CPU_SECONDS
 from benchmarks.latency import quantile, running
 from benchmarks.questions import ANY_TYPE, GPU, by_names, node_name
@@ -218,19 +219,25 @@ def measure(counts: Sequence[int], pods: int) -> Iterator[Row]:
                 yield Row(count, policy, sort, len(seconds), f50, f99, p50, p99, p50 / f50, e50, goal)
 
 
+COLUMNS: Final = (
+    "nodes", "policy", "class", "wire p50 ms", "p99 ms", "score p50 ms", "p99 ms", "ratio", "events ms", "goal ms",
+)  # fmt: skip
+
+
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the rows as a Markdown table."""
-    lines = [
-        "| nodes | policy | class | wire p50 ms | p99 ms | score p50 ms | p99 ms | ratio | events ms | goal ms |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {row['nodes']:,} | {row['policy']} | {row['pod_class']} | {row['floor_p50']:.2f} | {row['floor_p99']:.2f} "
-        f"| {row['score_p50']:.2f} | {row['score_p99']:.2f} | {row['ratio']:.2f} "
-        f"| {row['events_p50']:.2f} | {'' if row['goal'] is None else format(row['goal'], '.1f')} |"
+    figures = ("floor_p50", "floor_p99", "score_p50", "score_p99", "ratio", "events_p50")
+    lines = (
+        [
+            f"{row['nodes']:,}",
+            row["policy"],
+            row["pod_class"],
+            *(f"{row[name]:.2f}" for name in figures),
+            "" if row["goal"] is None else f"{row['goal']:.1f}",
+        ]
         for row in rows
-    ]
-    return "\n".join(lines)
+    )
+    return markdown.table(COLUMNS, lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

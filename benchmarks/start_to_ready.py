@@ -30,7 +30,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import livecluster
+from benchmarks import livecluster, markdown
 from controlplane import build, releases
 from controlplane.cluster import Cluster
 from controlplane.extenderprocess import ExtenderProcess
@@ -191,7 +191,7 @@ def table(row: Mapping[str, Any]) -> str:
         ("memory once ready", f"{start['megabytes']:.0f} MB", "", f"{MEGABYTES_GOAL:.0f} MB"),
         ("memory at most", f"{start['most_megabytes']:.0f} MB", "", ""),
     ]
-    return "\n".join(["| | | CPU time | goal |", "|---|---|---|---|", *(f"| {' | '.join(line)} |" for line in lines)])
+    return markdown.table(("", "", "CPU time", "goal"), lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

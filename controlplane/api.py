@@ -9,7 +9,7 @@ from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import urllib3
 
@@ -50,6 +50,15 @@ class Api:
             retries=False,
             timeout=urllib3.Timeout(connect=10, read=60),
         )
+
+    @classmethod
+    def of(cls, kubeconfig: Path) -> Api:
+        """Speak for the user of a kubeconfig that a plane has written."""
+        document = json.loads(kubeconfig.read_text(encoding="utf-8"))
+        cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
+        port = urlsplit(cluster["server"]).port
+        assert port is not None
+        return cls(port, user["token"], Path(cluster["certificate-authority"]))
 
     def close(self) -> None:
         """Close all connections."""

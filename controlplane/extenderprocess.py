@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from controlplane.metrics import sum_of
 from controlplane.processes import LOOPBACK, Process, family
+from extender.planning import SOLVE
 
 _REPOSITORY: Final = Path(__file__).resolve().parents[1]
 _LISTENING: Final = re.compile(r"^listening on (\S+)$", re.MULTILINE)
@@ -63,6 +64,12 @@ class ExtenderProcess(ListeningProcess):
         """
         env = {f"GPU_EXTENDER_{key.upper()}": value for key, value in settings.items()}
         super().__init__(name, ["extender", "serve", *source, "--listen", f"{LOOPBACK}:{port}"], folder, env)
+
+    def solver(self) -> int | None:
+        """Return the process id of the child that solves, None while there is none (Linux)."""
+        threads = (path for pid in family(self.pid) for path in Path(f"/proc/{pid}/task").glob("*/children"))
+        children = {pid for path in threads for pid in path.read_text(encoding="ascii").split()}
+        return next((int(pid) for pid in children if SOLVE.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()), None)
 
     def wait_synced(self, seconds: float = 30.0) -> None:
         """Wait until it says that it is ready."""

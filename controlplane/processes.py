@@ -68,11 +68,7 @@ class Process:
 
     def cpu_seconds(self) -> float:
         """Return the CPU time that it and its children have used so far (Linux)."""
-        ticks = 0
-        for pid in family(self.pid):
-            fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-            ticks += int(fields[_USER_TICKS]) + int(fields[_USER_TICKS + 1])
-        return ticks / os.sysconf("SC_CLK_TCK")
+        return sum(map(cpu_seconds, family(self.pid)))
 
     def memory_bytes(self, line: str = "VmRSS") -> list[int]:
         """Return what /proc says of it and each of its children: resident now, or at most ever (`VmHWM`) (Linux)."""
@@ -125,6 +121,12 @@ def family(pid: int) -> list[int]:
     """Return a process and all that descend from it (Linux)."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
     return [pid, *(found for child in children for found in family(int(child)))]
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time that one process has used so far, its children left out (Linux)."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[_USER_TICKS]) + int(fields[_USER_TICKS + 1])) / os.sysconf("SC_CLK_TCK")
 
 
 def _dies_with_us() -> list[str]:

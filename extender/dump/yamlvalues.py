@@ -16,6 +16,9 @@ from extender.textvalues import TAG, PlainLoader
 
 _COLLECTIONS: Final = frozenset({None, "!", f"{TAG}map", f"{TAG}seq"})
 _MERGE: Final = "<<"
+# So deep are values in one another at most; objects of Kubernetes are a tenth of it. Reading takes two frames of the
+# stack for each.
+_DEEPEST: Final = 300
 # So many values may aliases stand for in one document; nobody repeats more by hand.
 _MOST_BY_ALIAS: Final = 10**6
 
@@ -25,7 +28,7 @@ def load_values(text: bytes) -> Iterator[Any]:
 
     Raises:
         yaml.YAMLError: for what is no YAML, tags beyond the plain types, scalars that are not what their tag says, and
-            aliases that stand for more than a dump can mean.
+            aliases that stand for more than a dump can mean, and values that are nested too deep.
     """
     events = yaml.parse(text, Loader=yaml.CSafeLoader)
     scalars = _Scalars()
@@ -69,6 +72,7 @@ class _Document:
         self._read = 0
         self._sizes: dict[str, int] = {}
         self._by_alias = 0
+        self._depth = 0
 
     def value(self, event: Any) -> Any:  # noqa: ANN401
         """Return the value that starts with an event, and take all its events."""
@@ -79,8 +83,12 @@ class _Document:
             return self._alias(event)
         if event.tag not in _COLLECTIONS:
             _refuse(f"could not determine a constructor for the tag {event.tag!r}", event)
+        if self._depth >= _DEEPEST:
+            _refuse("nested too deep", event)
         before = self._read
+        self._depth += 1
         value = self._sequence(event) if isinstance(event, yaml.SequenceStartEvent) else self._mapping(event)
+        self._depth -= 1
         if event.anchor is not None:
             self._sizes[event.anchor] = self._read - before
         return value

@@ -13,8 +13,9 @@ all states of nodes of a kind in one table. Any prices prove a bound, whatever t
 
     bound = sum pods x price + CPU x price + memory x price + sum over states of nodes x value of the best pattern
 
-so the answer is a bound even when rounds run out; ``gap`` is what it may be too high by. Source: Gilmore and Gomory,
-1961; prices are smoothed as in Wentges, 1997, without which the last rounds are many.
+so the answer is a bound even when rounds run out; ``gap`` is what it may be too high by. Where a table would be too
+large, the best pattern is valued as if GPUs alone counted and pods could be cut, which is no less. Source: Gilmore and
+Gomory, 1961; prices are smoothed as in Wentges, 1997, without which the last rounds are many.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
 _TRIFLE: Final = 1e-7
 _SMOOTHING: Final = 0.5
+# GPUs x CPU units of the largest node of a kind; a row of a table costs as much as so many cells, however short it is.
+_MOST_CELLS: Final = 2**22
+_ROW_CELLS: Final = 2**10
 
 
 class Column(NamedTuple):
@@ -100,6 +104,7 @@ def solve(problem: BoundProblem, *, rounds: int = 400, gap: float = 0.5, start: 
                 break
         else:
             break
+    best = min(best, *_plain(problem), key=lambda proof: proof.gpus)
     return Bound(best.gpus, reached, _price_of_kind(problem, best.values), tuple(master.columns))
 
 
@@ -109,6 +114,15 @@ class _Proof(NamedTuple):
     gpus: float
     prices: Prices
     values: Floats
+
+
+def _plain(problem: BoundProblem) -> Iterator[_Proof]:
+    """Yield what needs no pattern: no more GPUs are used than are asked for, nor than are free."""
+    kinds, states = problem.allowed.shape[1], len(problem.nodes)
+    nothing, free = np.zeros(states), problem.free_gpus.astype(np.float64)
+    for shapes, values in ((problem.gpus.astype(np.float64), nothing), (np.zeros(len(problem.gpus)), free)):
+        prices = Prices(shapes, 0.0, np.zeros(kinds), nothing)
+        yield _Proof(_bound(problem, prices, values), prices, values)
 
 
 def _between(centre: Prices, prices: Prices) -> Prices:
@@ -131,7 +145,8 @@ def _price_of_kind(problem: BoundProblem, value: Floats) -> Floats:
     """Return the mean over a kind's free GPUs of the best pattern's value at the last prices."""
     kinds = problem.allowed.shape[1]
     worth = np.bincount(problem.kind, weights=problem.nodes * value, minlength=kinds)
-    gpus = np.bincount(problem.kind, weights=problem.nodes * problem.free_gpus, minlength=kinds)
+    free = problem.free_gpus.astype(np.float64)
+    gpus = np.bincount(problem.kind, weights=problem.nodes * free, minlength=kinds)
     return worth / np.maximum(gpus, 1.0)
 
 
@@ -215,7 +230,11 @@ class _Pricing:
         for shapes, states, memory in zip(self._shapes, self._states, prices.memory, strict=True):
             worth = anywhere - memory * self.problem.memory
             worthy = self._worthy(shapes[worth[shapes] > _TRIFLE], worth)
-            if len(worthy) and len(states):
+            if not len(worthy) or not len(states):
+                continue
+            if self._is_too_large(states):
+                values[states] = self.problem.free_gpus[states] * np.max(worth[worthy] / self.problem.gpus[worthy])
+            else:
                 table = self._table(worthy, worth, states)
                 values[states] = table[self.problem.free_gpus[states], self.problem.free_cpu[states]]
                 columns += [(int(state), worthy, worth, table) for state in states]
@@ -224,6 +243,10 @@ class _Pricing:
             for state, shapes, worth, table in columns
             if values[state] > prices.nodes[state] + _TRIFLE
         )
+
+    def _is_too_large(self, states: Indices) -> bool:
+        gpus, cpu = (int(free[states].max()) + 1 for free in (self.problem.free_gpus, self.problem.free_cpu))
+        return gpus * max(cpu, _ROW_CELLS) > _MOST_CELLS
 
     def _worthy(self, shapes: Indices, worth: Floats) -> Indices:
         """Return the shapes without those for which another asks for the same and is worth more."""

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from extender.packing.gpu import GpuModel
-from extender.packing.resources import CPU, MEMORY
+from extender.packing.resources import CPU, MEMORY, plus
 from extender.packing.table import BoolVector, Codes, IntVector, NodeTable, frozen
 
 _CORE_MILLI: Final = 1000
@@ -76,8 +76,8 @@ class NodeKinds:
 
     def could_hold(self, shape: Shape) -> BoolVector:
         """Return bool [kind]: whether an empty node of the kind may have the room; what was rounded off counts."""
-        fits: BoolVector = (self.gpus >= shape.gpus) & (self.cpu_milli + _CORE_MILLI > shape.cpu_milli)
-        return fits & (self.memory_bytes + _GIB > shape.memory_bytes)
+        fits: BoolVector = (self.gpus >= shape.gpus) & (plus(self.cpu_milli, _CORE_MILLI - 1) >= shape.cpu_milli)
+        return fits & (plus(self.memory_bytes, _GIB - 1) >= shape.memory_bytes)
 
     @cached_property
     def largest(self) -> int:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks import scheduler_throughput, start_to_ready
+from benchmarks import planner_busy, scheduler_throughput, start_to_ready
 from benchmarks.schedulerrun import FLOOR, NAMES, NODES, NONE, Bench, Variant
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -41,3 +41,17 @@ def test_the_start_is_told_apart_from_the_bare_lists(plane, cluster):
     row = start_to_ready.summarise(20, 600, [round_])
     assert row["ours_seconds"] == pytest.approx(start.ready - bare.seconds, abs=0.01)
     assert "| memory once ready |" in start_to_ready.table(row)
+
+
+def test_calls_are_timed_while_the_child_solves_and_while_it_does_not(plane, cluster):
+    rows = list(planner_busy.measure(plane, planner_busy.Size(nodes=200, waiting=30, calls=40, groups=1)))
+    expected = [(pace, verb) for pace in planner_busy.PERIODS for verb in planner_busy.VERBS]
+    assert [(row["planner"], row["verb"]) for row in rows] == expected
+    for row in rows:
+        assert row["calls"] == 80
+        assert 0 < row["idle_p50"] <= row["idle_p99"]
+        assert 0 < row["busy_p50"] <= row["busy_p99"]
+        # It has been busy, and only when it was let.
+        assert row["quotas"] + row["plans"] > 0 < row["solver_cpu_share"]
+        assert row["solved_while_idle"] == 0
+    assert "| 200 | as shipped | prioritize |" in planner_busy.table(rows)

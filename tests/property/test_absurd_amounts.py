@@ -6,6 +6,7 @@ The oracle counts in Python's integers, which have no end.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from extender.cache import Cache
 from extender.gauges import NodeCollector, StateCollector, gpu_states
 from extender.ledger import Booking, Ledger, with_booked
+from extender.packing import bound, bound_problem
 from extender.packing.fit import filter_nodes, fitting
 from extender.packing.framework import MAX_SCORE, run_score
 from extender.packing.gpu import GpuModel, GpuRequest
@@ -29,6 +31,7 @@ from extender.reports import fit_report, gpus_report
 from extender.simulate import KubeScheduler, PolicyExtender, SchedulerConfig
 from extender.simulation_report import simulation_report
 from tests.oracle import World, judge
+from tests.oracle_bound import most_placed
 from tests.strategies import AMD, NVIDIA, TOLERANT
 
 AMOUNTS = st.sampled_from((0, 1, 2, 8, 2**31, 2**53, 2**62 - 1, 2**62, 2**63 - 8, MAX_AMOUNT)) | st.integers(
@@ -142,6 +145,19 @@ def test_plans_keep_to_what_is_free_and_bounds_are_bounds(world, arrivals):
             asked = sum(p.requests.get(resource, 0) for p in here)
             free = node.allocatable.get(resource, 0) - sum(p.requests.get(resource, 0) for p in held)
             assert asked == 0 or asked <= free, resource
+
+
+@given(world=worlds(), arrivals=st.lists(ASKED.filter(lambda pod: pod.gpu.count > 0), max_size=3))
+def test_no_placement_uses_more_than_the_proven_bound(world, arrivals):
+    # The bound is about nodes that are open; the pods of this file tolerate others, too.
+    snapshot = Snapshot.of([replace(node, unschedulable=False) for node in world.nodes], world.pods)
+    found = bound.solve(bound_problem.pose(snapshot, NVIDIA, arrivals))
+    assert most_placed(snapshot, arrivals) <= found.gpus * (1 + 1e-9) + 1e-6
+    asked, free = sum(pod.gpu.count for pod in arrivals), total(snapshot.free_of(NVIDIA))
+    assert found.gpus <= min(asked, free) * (1 + 1e-9) + 1e-6
+    assert np.isfinite(found.price_of_kind).all()
+    assert found.price_of_kind.min(initial=0.0) >= 0
+    assert math.isfinite(found.gap)
 
 
 INT64 = st.integers(-(2**63), 2**63 - 1)

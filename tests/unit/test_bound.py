@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from extender.packing import bound, bound_problem
-from extender.packing.fit import filter_nodes
+from extender.packing.resources import MAX_AMOUNT
 from extender.packing.snapshot import Snapshot
-from extender.packing.types import Phase
 from tests.builders import GI, GPU, H100, node, pod
+from tests.oracle_bound import most_placed
 
 LABEL = "nvidia.com/gpu.product"
 T4 = "Tesla-T4"
@@ -21,18 +21,6 @@ T4 = "Tesla-T4"
 def bound_of(nodes, waiting, running=(), **options):
     snapshot = Snapshot.of(nodes, running)
     return bound.solve(bound_problem.pose(snapshot, GPU, waiting), **options)
-
-
-def most_placed(snapshot, waiting):
-    """Return the GPUs of the best placement of any of the pods, by trying all; pods without GPUs must all run."""
-    if not waiting:
-        return 0
-    first, rest = waiting[0], waiting[1:]
-    best = most_placed(snapshot, rest) if first.gpu.count else float("-inf")
-    for row in filter_nodes(snapshot, first).fits.nonzero()[0]:
-        running = replace(first, node_name=snapshot.table.names[row], phase=Phase.RUNNING)
-        best = max(best, first.gpu.count + most_placed(snapshot.with_pod(running), rest))
-    return best
 
 
 def draw_world(draw):
@@ -119,3 +107,24 @@ def test_rounding_free_cpu_up_weakens_the_bound_and_merges_states():
     exact, coarse = (bound_problem.pose(Snapshot.of(nodes), GPU, pods, step) for step in (1, 16))
     assert len(coarse.nodes) <= len(exact.nodes)
     assert bound.solve(coarse, gap=1e-6).gpus >= bound.solve(exact, gap=1e-6).gpus - 1e-6
+
+
+def test_what_a_node_has_free_beyond_all_that_waits_changes_nothing():
+    pods = [pod(f"p{i}").gpus(3).cpu(2).build() for i in range(2)]
+    huge = node("n").resource("cpu", 2**62).resource("memory", 2**62).gpus(2**62, H100).build()
+    assert bound_of([huge], pods, gap=1e-6).gpus == pytest.approx(6.0)
+
+
+def test_tables_that_would_be_too_large_are_not_made():
+    # As much free as waits, and not to be listed GPU by GPU: a node is valued as if its pods could be cut.
+    nodes = [node(f"n{i}").gpus(2**40, H100).build() for i in range(3)]
+    pods = [pod(f"p{i}").gpus(asked).build() for i, asked in enumerate((2**40, 2**39, 7))]
+    assert bound_of(nodes, pods).gpus == pytest.approx(2**40 + 2**39 + 7)
+    assert bound_of(nodes[:1], pods).gpus == pytest.approx(2**40)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_nodes_with_all_that_64_bits_can_say_hold_their_pods(count):
+    full = node("n").resource("cpu", MAX_AMOUNT).resource("memory", MAX_AMOUNT).gpus(1, H100).build()
+    nodes = [replace(full, name=f"n{i}") for i in range(count)]
+    assert bound_of(nodes, [pod(f"p{i}").gpus(1).cpu(1).build() for i in range(4)]).gpus == pytest.approx(count)

@@ -94,6 +94,9 @@ def test_what_is_nested_too_deep_in_a_field_that_nobody_reads_is_left_out():
 # ---------------------------------------------------------------- faults
 
 
+NESTED_YAML = b"kind: Node\n" + b"".join(b" " * at + b"a:\n" for at in range(2000))
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -104,6 +107,9 @@ def test_what_is_nested_too_deep_in_a_field_that_nobody_reads_is_left_out():
         (listing(NODE)[:-5], "file1: not readable as JSON: line 1, column "),
         (b'{"kind": "List" "items": []}', "file1: not readable as JSON: line 1, column 17: Expecting ',' delimiter"),
         (b'{"a": ' + b"[" * 100_000, "file1: not readable as JSON: nested too deep"),
+        (b"a: " + b"[" * 500, "file1: not readable as YAML: line 1, column 303: nested too deep"),
+        (b"a: " + b"[" * 100_000, "file1: not readable as YAML: line 1, column "),
+        (NESTED_YAML, "file1: not readable as YAML: line 302, column 301: nested too deep"),
         (b"a: [1\nb: 2", "file1: not readable as YAML: line 2, column "),
         (b"kind: Node\n\tname: x", "file1: not readable as YAML: line 2, column 1"),
         (b"error: You must be logged in to the server", "file1: item 1 (no kind without a name): kind: missing"),
