@@ -39,6 +39,7 @@ from extender.kube.requests import Say, amounts, effective_requests
 from extender.packing.selectors import (
     HARD_EFFECTS,
     NodeConstraints,
+    LOST_KEYS,
     Operator,
     PreferredTerm,
     Requirement,
@@ -59,7 +60,6 @@ _SCHEDULED: Final = "PodScheduled"
 _UNSCHEDULABLE: Final = "Unschedulable"
 _MOST_WEIGHT: Final = 100
 _MOST_LINES: Final = 20
-_LOST: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 
 
 def _speaker(who: str, warn: Warn) -> Say:
@@ -124,7 +124,7 @@ def _ready(status: RawNodeStatus, taints: tuple[Taint, ...]) -> bool:
     for condition in status.conditions or ():
         if condition.type == "Ready":
             return condition.status == "True"
-    return not any(taint.key in _LOST and taint.effect in HARD_EFFECTS for taint in taints)
+    return not any(taint.key in LOST_KEYS and taint.effect in HARD_EFFECTS for taint in taints)
 
 
 # ---------------------------------------------------------------- pods

@@ -107,7 +107,7 @@ class NodeTable:
     @cached_property
     def open(self) -> BoolVector:
         """Return the rows that take new pods: neither cordoned nor unready."""
-        return frozen(np.array([node.ready and not node.unschedulable for node in self.nodes], dtype=np.bool_))
+        return frozen(np.array([not node.closed for node in self.nodes], dtype=np.bool_))
 
     def allocatable_of(self, resource: str) -> IntVector:
         """Return int64 [node] of one resource; zeros when no node names it."""

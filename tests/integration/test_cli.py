@@ -38,7 +38,7 @@ def test_gpus_has_the_keys_of_the_contract(cluster):
     assert done.returncode == 0, done.stderr
     assert set(report) == {"nodes", "summary", "warnings"}
     assert set(report["nodes"][0]) == {
-        "node", "resource", "model", "exclusive", "schedulable", "capacity", "allocatable", "used", "free",
+        "node", "resource", "model", "exclusive", "schedulable", "closed", "capacity", "allocatable", "used", "free",
         "withdrawn", "overcommitted", "releasing", "pods",
     }  # fmt: skip
 

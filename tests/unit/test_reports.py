@@ -32,6 +32,7 @@ def test_a_row_in_full():
             "exclusive": True,
             "schedulable": True,
             "capacity": 8,
+            "closed": None,
             "allocatable": 7,
             "used": 3,
             "free": 4,
@@ -82,6 +83,20 @@ def test_what_is_free_on_a_closed_node_cannot_be_had(closed):
 
 
 def test_the_summary_is_by_resource_and_model():
+@pytest.mark.parametrize(
+    ("built", "why"),
+    [
+        (h100("a"), None),
+        (h100("a").cordoned(), "cordoned"),
+        (h100("a").unready(), "not ready"),
+        (h100("a").unready().cordoned(), "cordoned, not ready"),
+    ],
+)
+def test_why_a_node_takes_no_pods_is_said(built, why):
+    (row,) = gpus_report(Snapshot.of([built.build()]))["nodes"]
+    assert (row["closed"], row["schedulable"]) == (why, why is None)
+
+
     nodes = [
         h100("a"),
         h100("b"),

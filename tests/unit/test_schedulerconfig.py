@@ -675,6 +675,21 @@ def test_other_texts_are_one_fault(text, kind, fault):
     assert only.startswith(fault)
 
 
+def test_a_resource_that_is_nearly_one_of_gpus_is_doubted():
+    path = "extenders[0].managedResources[0].name"
+    doubted = registered(managedResources=[{"name": "nvidia.com/gpus"}])
+    assert "pods that ask for nvidia.com/gpu are not sent" in said(doubted, path)
+    assert any(line.startswith(path) for line in doubted.warnings)
+    for name in ("nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "example.com/fpga"):
+        assert not any(line.startswith(path) for line in registered(managedResources=[{"name": name}]).consequences)
+
+
+@pytest.mark.parametrize("columns", [40, 60, 200])
+def test_a_verdict_fits_the_terminal(columns):
+    text = render_verdict(registered(), columns)
+    assert max(map(len, text.splitlines())) <= min(columns, 100)
+
+
 def test_a_verdict_is_readable():
     text = render_verdict(registered(weight=0))
     assert text.startswith("test: KubeSchedulerConfiguration, 1 fault\n\nFaults\n  - extenders[0].weight: must be")
