@@ -128,6 +128,12 @@ class NodeTable:
                 codes[row] = distinct.setdefault(model, len(distinct))
         return ModelColumn(frozen(codes), tuple(distinct))
 
+    def of_model_like(self, resource: str, row: int) -> BoolVector:
+        """Return the rows whose GPUs of a resource have the label of those of one row; none where that has no such."""
+        column = self.models(resource)
+        own = column.models[column.codes[row]].label if column.codes[row] >= 0 else None
+        return frozen(np.array([*(m.label == own for m in column.models), False], dtype=np.bool_)[column.codes])
+
     @cached_property
     def gpu_resources(self) -> tuple[str, ...]:
         """Return the GPU resources that some node names, sorted."""
