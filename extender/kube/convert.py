@@ -7,6 +7,7 @@ counts as absent; an amount that cannot be read counts as 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import count
@@ -35,11 +36,11 @@ from extender.kube.raw import (
     RawTerm,
     RawToleration,
 )
-from extender.kube.requests import Say, amounts, effective_requests
+from extender.kube.requests import Say, amounts, effective_requests, unread_amount
 from extender.packing.selectors import (
     HARD_EFFECTS,
-    NodeConstraints,
     LOST_KEYS,
+    NodeConstraints,
     Operator,
     PreferredTerm,
     Requirement,
@@ -144,14 +145,20 @@ def pod_info(raw: RawPod, rules: GpuRules, warn: Warn) -> PodInfo:
 
     say = _speaker(f"pod {namespace}/{name}", warn)
     say_strange_keys_of_pod(labels, annotations, say)
-    requests = effective_requests(spec, say)
+    remarks: list[str] = []
+    requests = effective_requests(spec, remarks.append)
+    gpu = rules.request(requests)
+    if remarks:
+        gpu = replace(gpu, unread=unread_amount(spec, lambda resource: rules.kind(resource) is not None))
+    for remark in remarks:
+        say(remark)
     affinity = old_affinity(annotations, say) if spec.affinity is None else spec.affinity
     return PodInfo(
         uid=meta.uid or f"{namespace}/{name}",
         namespace=namespace,
         name=name,
         requests=requests,
-        gpu=with_wishes(rules.request(requests), annotations, say),
+        gpu=with_wishes(gpu, annotations, say),
         constraints=_constraints(spec, affinity, annotations, say),
         preferred=_preferred(affinity, say),
         priority=spec.priority or 0,
