@@ -91,7 +91,14 @@ def named_pods(pods: Sequence[PodInfo], name: str | None) -> Sequence[PodInfo]:
     """
     found = [pod for pod in pods if name is None or name in (pod.key, pod.name)]
     if name is not None and not found:
-        meant = closest(name, {pod.key for pod in pods} | {pod.name for pod in pods}, _ALIKE)
+        meant = _meant(pods, name)
         hint = f"did you mean {meant}?" if meant else "give NS/NAME (finished pods are left out)"
         raise InputError(f"--pod {name}: there is no such pod in the input; {hint}")
     return found
+
+
+def _meant(pods: Sequence[PodInfo], name: str) -> str | None:
+    """Return the pod of that name in another namespace, else the one with a name most like it, None without any."""
+    namespace, _, bare = name.rpartition("/")
+    elsewhere = min((pod.key for pod in pods if pod.name == bare), default=None)
+    return elsewhere or closest(name, {pod.key if namespace else pod.name for pod in pods}, _ALIKE)

@@ -81,7 +81,7 @@ def _taken_for_ready(nodes: Mapping[str, NodeInfo]) -> Iterator[str]:
         if node.gpus and node.taken_for_ready:
             yield (
                 f"node {name}: is not ready, but has no taint node.kubernetes.io/not-ready: kube-scheduler would use "
-                "it, and so do fit, simulate and plan; gpus counts its free GPUs as off, defrag moves nothing there"
+                "it, and so do fit, simulate and plan; gpus counts its free GPUs as off, defrag and buy leave it out"
             )
 
 

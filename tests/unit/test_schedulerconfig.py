@@ -127,6 +127,14 @@ def test_the_advisory_weight_is_parity():
     assert "Parity" in said(judged("kube-scheduler-config-advisory.yaml"), "extenders[0].weight")
 
 
+@pytest.mark.parametrize("name", ["kube-scheduler-config.yaml", "kube-scheduler-config-advisory.yaml"])
+@pytest.mark.parametrize("version", ["v1beta2", "v1beta3"])
+def test_our_files_do_for_1_22_to_1_24_with_their_version(name, version):
+    text = (REPOSITORY / "policy" / name).read_text(encoding="utf-8").replace(V1, V1.replace("v1", version))
+    assert f"/{version}\n" in text
+    assert judge(text, source=name).faults == ()
+
+
 def test_our_files_offer_all_nodes_by_names_only():
     for name in ("kube-scheduler-config.yaml", "kube-scheduler-config-advisory.yaml"):
         value = yaml.safe_load((REPOSITORY / "policy" / name).read_text(encoding="utf-8"))
