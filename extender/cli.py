@@ -161,7 +161,7 @@ def fit(
 def _asked_pods(pods: Sequence[PodInfo], name: str | None) -> Sequence[PodInfo]:
     if name is not None:
         return named_pods(pods, name)
-    return sorted((pod for pod in pods if pod.waiting and (pod.gpu.count or pod.gpu.unread)), key=queue_order)
+    return sorted((pod for pod in pods if pod.waiting and pod.gpu.asked), key=queue_order)
 
 
 @cli.command("simulate")

@@ -144,6 +144,11 @@ class GpuRequest:
     unread: str = ""
 
     @property
+    def asked(self) -> bool:
+        """Tell whether the pod asks for GPUs, be it known for how many or not."""
+        return bool(self.count or self.unread)
+
+    @property
     def wishful(self) -> bool:
         """Tell whether the request restricts nodes beyond what kube-scheduler itself enforces."""
         limits = self.min_memory_mib is not None or self.min_cuda or self.min_compute
