@@ -29,6 +29,8 @@ def verdict(pod: PodInfo, verdicts: Verdicts) -> str:
     total, fits, never = len(verdicts.codes), int(verdicts.fits.sum()), int(verdicts.never.sum())
     if pod.gated:
         return f"gated: waits outside the queue; {fits} of {total} nodes could take it"
+    if pod.gpu.unread:
+        return f"never: {pod.gpu.unread}"
     if fits:
         return f"fits: {fits} of {total} nodes can take it now"
     if busy := total - never:
@@ -58,6 +60,8 @@ def remedy(
     """
     if pod.gated:
         return "remove its scheduling gates; until then kube-scheduler does not look at it"
+    if pod.gpu.unread:
+        return "write a whole number there, such as 8; the API server takes no other"
     if verdicts.fits.any():
         return None
     busy = ~verdicts.never

@@ -208,6 +208,7 @@ def serve(config: Config, dump: ClusterDump) -> None:
 
     Raises:
         InputError: when an address or a certificate cannot be used.
+        ListenError: when another program listens on an address.
     """
     _prepare(config)
     with closing(BindJournal.open(serving.memory_folder())) as journal:
@@ -228,6 +229,7 @@ def serve_live(config: Config) -> None:
 
     Raises:
         InputError: when an address, a certificate or the way to the API server cannot be used.
+        ListenError: when another program listens on an address.
     """
     from extender.kube.access import Access  # noqa: PLC0415 - as in build_live_service
 

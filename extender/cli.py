@@ -39,6 +39,7 @@ from extender.packing.types import PodInfo
 from extender.printable import printable_lines
 from extender.scoring import make_policy
 from extender.simulation_report import simulation_report
+from extender.spelling import nearest
 from extender.terminal import finish, note, print_json, warn
 
 # Ways to simulate kube-scheduler without an extender.
@@ -160,7 +161,7 @@ def fit(
 def _asked_pods(pods: Sequence[PodInfo], name: str | None) -> Sequence[PodInfo]:
     if name is not None:
         return named_pods(pods, name)
-    return sorted((pod for pod in pods if pod.waiting and pod.gpu.count), key=queue_order)
+    return sorted((pod for pod in pods if pod.waiting and pod.gpu.asked), key=queue_order)
 
 
 @cli.command("simulate")
@@ -210,6 +211,12 @@ def simulate_command(  # noqa: PLR0913, PLR0917 - one argument per option
 ) -> None:
     """Place arriving pods as kube-scheduler would with this extender beside it."""
     profile = STOCK_PROFILES.get(policy or "")
+    if policy is not None and policy not in {*STOCK_PROFILES, *REGISTRY}:
+        names = ", ".join(sorted(REGISTRY))
+        raise InputError(
+            f"--policy {policy}: must be one of {names}; or, for kube-scheduler alone, {' or '.join(STOCK_PROFILES)}"
+            f"{nearest(policy, [*REGISTRY, *STOCK_PROFILES])}"
+        )
     config = load(config_file, **{"scoring.policy": None if profile else policy})
     once([*clusters, *([arrivals] if arrivals else [])])
     dump = read_cluster(clusters, config)
@@ -279,7 +286,7 @@ def config_check(file: str, output: str) -> None:
         texts = {"faults": verdict.faults, "consequences": verdict.consequences, "warnings": verdict.warnings}
         print_json({"kind": verdict.kind, **{key: list(sentences) for key, sentences in texts.items()}})
     else:
-        terminal.write(printable_lines(schedulerconfig.render_verdict(verdict)))
+        terminal.write(printable_lines(schedulerconfig.render_verdict(verdict, terminal.columns())))
     raise SystemExit(0 if verdict.ok else 1)
 
 

@@ -16,9 +16,12 @@ from extender.errors import DumpError, InputError
 from extender.kube.gpurules import GpuRules
 from extender.packing.policies import REGISTRY
 from extender.packing.types import PodInfo
+from extender.spelling import closest
 from extender.terminal import note
 
 STDIN: Final = "-"
+# Names of pods are long and much alike.
+_ALIKE: Final = 0.75
 
 config_option = click.option(
     "--config", "config_file", type=click.Path(path_type=Path), help="The program's YAML configuration."
@@ -88,5 +91,14 @@ def named_pods(pods: Sequence[PodInfo], name: str | None) -> Sequence[PodInfo]:
     """
     found = [pod for pod in pods if name is None or name in (pod.key, pod.name)]
     if name is not None and not found:
-        raise InputError(f"--pod {name}: there is no such pod in the input; give NS/NAME (finished pods are left out)")
+        meant = _meant(pods, name)
+        hint = f"did you mean {meant}?" if meant else "give NS/NAME (finished pods are left out)"
+        raise InputError(f"--pod {name}: there is no such pod in the input; {hint}")
     return found
+
+
+def _meant(pods: Sequence[PodInfo], name: str) -> str | None:
+    """Return the pod of that name in another namespace, else the one with a name most like it, None without any."""
+    namespace, _, bare = name.rpartition("/")
+    elsewhere = min((pod.key for pod in pods if pod.name == bare), default=None)
+    return elsewhere or closest(name, {pod.key if namespace else pod.name for pod in pods}, _ALIKE)

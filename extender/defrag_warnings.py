@@ -30,6 +30,7 @@ def of_dump(
     rows = {row for _, origin, to in plan.steps for row in (origin, to)}
     rows |= {row for ask in asks for row in ask.rows.nonzero()[0].tolist()}
     objects = {f"node {snapshot.table.names[row]}" for row in rows}
+    objects |= {f"node {node.name}" for node in dump.nodes if node.taken_for_ready}  # where others see room
     objects |= {f"pod {pod.key}" for row in rows for pod in snapshot.pods[row]}
     objects |= {f"poddisruptionbudget {budget}" for budget in dump.budgets}
     if not isinstance(wanted, Hole):

@@ -70,6 +70,7 @@ Five files register the extender; `gpu-extender config check` puts each into wor
 | `policy/kube-scheduler-config.yaml` | 1.25 and newer | decides: weight 130, one step 1300 points, in-tree 1200 |
 | `policy/kube-scheduler-config-advisory.yaml` | 1.25 and newer | advises: weight 12, 1200 points for our best node |
 | `policy/kube-scheduler-config-second.yaml` | 1.25 and newer | a second scheduler beside the first, weight 130 |
+| the first or second with `apiVersion: kubescheduler.config.k8s.io/v1beta3` | 1.23 and 1.24 | as there |
 | `policy/kube-scheduler-config-v1beta1.yaml` | with the Policy | carries `percentageOfNodesToScore: 100` |
 | `policy/scheduler-policy.json` | up to 1.22 (`--policy-config-file`) | decides: weight 130 against 300 |
 

@@ -6,6 +6,7 @@
     |   +-- DumpError             a dump, an arrivals file, a recorded decision
     |   `-- RequestError          a body sent by kube-scheduler or another client
     |       `-- TransferError     a request that has not come whole, or not as it claims; `status` is its HTTP status
+    +-- ListenError               an address is taken by another program           exit code 3
     +-- OutputError               standard output cannot be written                exit code 3
     `-- ClusterError              the cluster's trouble: API server lost, not synced yet
         |                         exit code 3, HTTP 200 with `Error` on filter and bind
@@ -64,6 +65,10 @@ class TransferError(RequestError):
     def __init__(self, text: str, status: int = 400) -> None:
         self.status = status
         super().__init__(text)
+
+
+class ListenError(ExtenderError):
+    """Another program listens where the service should."""
 
 
 class OutputError(ExtenderError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
@@ -11,6 +12,8 @@ from extender.packing.table import NodeTable
 from extender.packing.types import PodInfo
 from extender.spelling import nearest
 
+_SEVERAL: Final = "; separate models by commas"
+_BLANKS: Final = re.compile(r"[\s;|]+")
 _LISTED: Final = 4
 _SENTENCES: Final = 4
 # Model names come from labels, which are the users' choice; comparing takes a moment each.
@@ -34,7 +37,15 @@ def no_such_model(name: str, labels: tuple[str, ...]) -> str | None:
         for short in short_names(label)
         if not _of_one_series(wish, model_tokens(short))
     ]
-    return f"no node has GPUs of model {name:.80}, nodes have {_some(labels)}{nearest(name, known)}"
+    hint = _SEVERAL if _several(name, labels) else nearest(name, known)
+    return f"no node has GPUs of model {name:.80}, nodes have {_some(labels)}{hint}"
+
+
+def _several(name: str, labels: tuple[str, ...]) -> bool:
+    """Tell whether a later word of a name is a model of its own, as it is when a comma was forgotten: L40S A100."""
+    first, *later = [model_tokens(word) for word in _BLANKS.split(name.strip())]
+    models = [model_tokens(label) for label in labels[:_COMPARED]] if later else []
+    return any(_of_one_series(first, word) or any(tokens_match(word, model) for model in models) for word in later)
 
 
 def unknown_wishes(pod: PodInfo, table: NodeTable) -> list[str]:

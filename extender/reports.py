@@ -36,8 +36,9 @@ class PodGpus(TypedDict):
 class GpuRow(TypedDict):
     """One GPU resource of one node, in units.
 
-    `schedulable`: the node takes new pods (neither cordoned nor unready). `withdrawn`: built in but not allocatable.
-    `overcommitted`: held above allocatable; `free` is then 0. `releasing`: what of `used` terminating pods hold.
+    `schedulable`: the node takes new pods; `closed`: why it does not (`cordoned`, `not ready` or both). `withdrawn`:
+    built in but not allocatable. `overcommitted`: held above allocatable; `free` is then 0. `releasing`: what of `used`
+    terminating pods hold.
     """
 
     node: str
@@ -45,6 +46,7 @@ class GpuRow(TypedDict):
     model: str | None
     exclusive: bool
     schedulable: bool
+    closed: str | None
     capacity: int
     allocatable: int
     used: int
@@ -128,6 +130,7 @@ def _gpu_rows(snapshot: Snapshot) -> Iterator[GpuRow]:
                 "model": model.label,
                 "exclusive": model.exclusive,
                 "schedulable": bool(snapshot.table.open[row]),
+                "closed": node.closed or None,
                 "capacity": capacity,
                 "allocatable": allocatable,
                 "used": used,

@@ -7,6 +7,7 @@ SIGHUP, SIGUSR2, SIGTTIN and SIGTTOU, with which gunicorn replaces or adds proce
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 import ssl
@@ -20,9 +21,12 @@ from gunicorn.arbiter import Arbiter
 from gunicorn.config import Config as GunicornConfig
 from gunicorn.glogging import Logger
 
-from extender.errors import InputError
+from extender.errors import InputError, ListenError
 from extender.httpd.worker import Served, Worker
 from extender.settings import Server, Tls, split_address
+
+LISTEN: Final = "server.listen"
+"""The field of the address that kube-scheduler asks."""
 
 _LOG: Final = logging.getLogger(__name__)
 _SWITCH_SECONDS: Final = 0.0005
@@ -110,7 +114,8 @@ def open_listener(address: str, field: str) -> socket.socket:
     """Bind `host:port`; `field` is where the configuration says so.
 
     Raises:
-        InputError: when that cannot be done.
+        ListenError: when another program listens there.
+        InputError: when this machine has no such address, or does not let us have it.
     """
     host, port = split_address(address)
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
@@ -119,6 +124,11 @@ def open_listener(address: str, field: str) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise ListenError(
+                f"{field} {address}: another program listens there already; stop it, or choose another address"
+                + (" (--listen HOST:PORT)" if field == LISTEN else "")
+            ) from error
         raise InputError(f"{field} {address}: {error.strerror or error}") from error
     return listener
 
@@ -180,11 +190,12 @@ class Application(BaseApplication):
 
         Raises:
             InputError: when an address or a certificate cannot be used.
+        ListenError: when another program listens on an address.
         """
         self._service = service
         self._server = server
         self._context = tls_context(server.tls)
-        listeners = [open_listener(server.listen, "server.listen")]
+        listeners = [open_listener(server.listen, LISTEN)]
         if server.operators_listen is not None:
             listeners.append(open_listener(server.operators_listen, "server.operators_listen"))
         self._addresses: list[tuple[str, int]] = [listener.getsockname()[:2] for listener in listeners]
@@ -236,5 +247,6 @@ def run(service: Listening, server: Server) -> None:
 
     Raises:
         InputError: when an address or a certificate cannot be used.
+        ListenError: when another program listens on an address.
     """
     Application(service, server).run()

@@ -112,7 +112,7 @@ def _model(row: GpuRow | ModelRow) -> str:
 
 
 def _state(row: GpuRow) -> Text:
-    words = [] if row["schedulable"] else ["off"]
+    words = [f"off ({row['closed']})"] if row["closed"] else []
     words += [f"{row['withdrawn']} withdrawn"] if row["withdrawn"] else []
     words += [f"{row['overcommitted']} overcommitted"] if row["overcommitted"] else []
     words += [f"{row['releasing']} releasing"] if row["releasing"] else []

@@ -21,6 +21,7 @@ import click
 from rich.console import Console, RenderableType
 
 from extender.errors import OutputError
+from extender.layout import hanging
 from extender.printable import printable, shortened
 from extender.remarks import condensed
 
@@ -56,8 +57,12 @@ def warn(warnings: Sequence[str]) -> None:
 
 
 def _say(kind: str, line: str, colour: str) -> None:
+    text = shortened(printable(line), _LONGEST_LINE)
     with contextlib.suppress(OSError, ValueError):
-        click.secho(f"{kind}: {shortened(printable(line), _LONGEST_LINE)}", fg=colour, err=True)
+        if sys.stderr is not None and sys.stderr.isatty():
+            _Plain(file=sys.stderr).print(hanging(f"{kind}: ", text, colour))
+        else:  # one line for who searches a log
+            click.echo(f"{kind}: {text}", err=True)
 
 
 def complain_of_usage(error: click.ClickException) -> None:
@@ -134,12 +139,19 @@ def console() -> Console:
     return _Plain()
 
 
+def columns() -> int:
+    """Return how wide a page may be: the terminal, or for a pipe so wide that cells are not broken, or COLUMNS."""
+    return _Plain().width if _on_terminal() or "COLUMNS" in os.environ else PIPE_COLUMNS
+
+
+def _on_terminal() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
 def show(page: RenderableType) -> None:
-    """Print to the terminal, or for a pipe on a page so wide that cells are not broken (COLUMNS says otherwise)."""
-    to_terminal = sys.stdout is not None and sys.stdout.isatty()
-    paper = io.StringIO()
-    width = None if to_terminal or "COLUMNS" in os.environ else PIPE_COLUMNS
-    _Plain(file=paper, force_terminal=to_terminal, width=width).print(page, crop=False)
+    """Print to the terminal or a pipe."""
+    to_terminal, paper = _on_terminal(), io.StringIO()
+    _Plain(file=paper, force_terminal=to_terminal, width=columns()).print(page, crop=False)
     text = paper.getvalue()
     write(text if to_terminal else "".join(f"{line.rstrip()}\n" for line in text.splitlines()))
 

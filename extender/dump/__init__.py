@@ -13,7 +13,7 @@ from typing import Final
 
 from extender.dump.documents import Item, read_items
 from extender.dump.fieldnames import FieldNames
-from extender.dump.findings import findings, is_admission_failure
+from extender.dump.findings import findings, is_admission_failure, misnamed_gpus
 from extender.kube.convert import node_info, pod_info, pod_key
 from extender.kube.disruption import disruption_budget, pod_disruption
 from extender.kube.gpurules import GpuRules
@@ -75,7 +75,7 @@ def read_dumps(sources: Iterable[Source], rules: GpuRules) -> ClusterDump:
     return ClusterDump(
         tuple(merge.nodes.values()),
         tuple(merge.pods.values()),
-        (*merge.all_warnings(), *findings(merge.nodes, merge.pods.values(), merge.refused)),
+        (*merge.all_warnings(), *findings(merge.nodes, merge.pods.values(), merge.refused, rules)),
         merge.disruptions,
         tuple(merge.budgets.values()),
     )
@@ -94,7 +94,8 @@ def read_pods(sources: Iterable[Source], rules: GpuRules) -> PodDump:
                 merge.live(merge.raw_pod(item))
             else:
                 merge.others[source, item.kind] += 1
-    return PodDump(tuple(map(_as_new, merge.pods.values())), tuple(merge.all_warnings()))
+    pods = tuple(map(_as_new, merge.pods.values()))
+    return PodDump(pods, (*merge.all_warnings(), *misnamed_gpus(pods, rules)))
 
 
 def _as_new(pod: PodInfo) -> PodInfo:

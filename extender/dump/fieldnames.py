@@ -1,7 +1,7 @@
 """Field names that were nearly right: decoding skips what it does not know, so a typo would change answers in silence.
 
-Looked at are the fields that we read and whose absence means something else: amounts, taints, labels, selectors. No
-name that Kubernetes has is taken for a typo.
+Looked at are the fields that we read and whose absence means something else: amounts, taints and tolerations, labels,
+selectors and affinity. No name that Kubernetes has is taken for a typo.
 """
 
 from __future__ import annotations
@@ -13,33 +13,56 @@ import msgspec
 
 from extender.dump.documents import opened
 from extender.kube.raw import (
+    RawAffinity,
     RawContainer,
     RawMeta,
     RawNode,
+    RawNodeAffinity,
+    RawNodeSelector,
     RawNodeSpec,
     RawNodeStatus,
     RawPod,
+    RawPodAffinity,
     RawPodSpec,
     RawPodStatus,
+    RawPreferredTerm,
+    RawRequirement,
     RawResources,
+    RawTaint,
+    RawTerm,
+    RawToleration,
 )
 from extender.remarks import NO_SUCH_FIELD
 from extender.spelling import closest
 
 Shape = type[msgspec.Struct]
 
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _INSIDE: Final[Mapping[Shape, Mapping[str, Shape]]] = {
     RawNode: {"metadata": RawMeta, "spec": RawNodeSpec, "status": RawNodeStatus},
     RawPod: {"metadata": RawMeta, "spec": RawPodSpec, "status": RawPodStatus},
-    RawPodSpec: {"containers": RawContainer, "initContainers": RawContainer, "resources": RawResources},
+    RawPodSpec: {
+        "containers": RawContainer,
+        "initContainers": RawContainer,
+        "resources": RawResources,
+        "affinity": RawAffinity,
+        "tolerations": RawToleration,
+    },
     RawContainer: {"resources": RawResources},
+    RawAffinity: {"nodeAffinity": RawNodeAffinity, "podAffinity": RawPodAffinity, "podAntiAffinity": RawPodAffinity},
+    RawNodeAffinity: {_REQUIRED: RawNodeSelector, _PREFERRED: RawPreferredTerm},
+    RawNodeSelector: {"nodeSelectorTerms": RawTerm},
+    RawPreferredTerm: {"preference": RawTerm},
+    RawTerm: {"matchExpressions": RawRequirement, "matchFields": RawRequirement},
+    RawNodeSpec: {"taints": RawTaint},
 }
 _READ: Final[Mapping[Shape, frozenset[str]]] = {
     shape: frozenset(field.encode_name for field in msgspec.structs.fields(shape))
     for shape in {*_INSIDE, *(inner for parts in _INSIDE.values() for inner in parts.values())}
 }
 # Fields of Kubernetes that we do not read and that look like one we do; tests compare with the official client.
-_REAL: Final = frozenset({"resourceClaimStatuses", "restartPolicyRules"})
+_REAL: Final = frozenset({"resourceClaimStatuses", "restartPolicyRules", _PREFERRED})
 _ALIKE: Final = 0.75
 # Whoever invents names by the million shall not wait for each to be compared.
 _COMPARED: Final = 20

@@ -6,9 +6,11 @@ Every line starts with `node NAME:` or `pod NS/NAME:`.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from extender.kube.gpurules import GpuRules
+from extender.packing.resources import BASE_RESOURCES
 from extender.packing.types import NodeInfo, PodInfo
 from extender.selectorhints import SelectorHints
 
@@ -28,7 +30,10 @@ def is_admission_failure(reason: str) -> bool:
 
 
 def findings(
-    nodes: Mapping[str, NodeInfo], pods: Iterable[PodInfo], refused: Mapping[tuple[str, str], int]
+    nodes: Mapping[str, NodeInfo],
+    pods: Iterable[PodInfo],
+    refused: Mapping[tuple[str, str], int],
+    rules: GpuRules,
 ) -> list[str]:
     """Return the warnings about a cluster.
 
@@ -36,6 +41,7 @@ def findings(
         nodes: the nodes by name.
         pods: the unfinished pods.
         refused: how many finished pods were refused at admission, by (node, reason).
+        rules: which resources are GPUs.
     """
     bound: dict[str, list[PodInfo]] = defaultdict(list)
     waiting: list[PodInfo] = []
@@ -43,17 +49,40 @@ def findings(
         (bound[pod.node_name] if pod.holds else waiting).append(pod)
     return [
         *_refusals(nodes, refused),
+        *_taken_for_ready(nodes),
         *_overcommitted(nodes, bound),
         *_served_by_dra(nodes, bound),
         *_orphans(nodes, bound),
         *_misspelt(nodes, waiting),
+        *misnamed_gpus(waiting, rules, {name for node in nodes.values() for name in node.allocatable}),
     ]
+
+
+def misnamed_gpus(pods: Iterable[PodInfo], rules: GpuRules, offered: Collection[str] = ()) -> Iterator[str]:
+    """Yield a line for each resource that pods ask for, that no node offers, and that looks like one of GPUs."""
+    asking: dict[str, list[PodInfo]] = defaultdict(list)
+    for pod in pods:
+        for name in pod.requests:
+            if name not in offered and name not in BASE_RESOURCES and rules.kind(name) is None:
+                asking[name].append(pod)
+    for name, group in asking.items():
+        if meant := rules.nearly(name):
+            yield f"pod {group[0].key}: {name:.80} is no GPU resource; did you mean {meant}?{_more(group)}"
 
 
 def _refusals(nodes: Mapping[str, NodeInfo], refused: Mapping[tuple[str, str], int]) -> Iterator[str]:
     for (name, reason), count in sorted(refused.items()):
         if name in nodes and count >= _PILE:
             yield f"node {name}: {count} pods were refused at admission ({reason}), though by count they fit"
+
+
+def _taken_for_ready(nodes: Mapping[str, NodeInfo]) -> Iterator[str]:
+    for name, node in sorted(nodes.items()):
+        if node.gpus and node.taken_for_ready:
+            yield (
+                f"node {name}: is not ready, but has no taint node.kubernetes.io/not-ready: kube-scheduler would use "
+                "it, and so do fit, simulate and plan; gpus counts its free GPUs as off, defrag and buy leave it out"
+            )
 
 
 def _overcommitted(nodes: Mapping[str, NodeInfo], bound: Mapping[str, Sequence[PodInfo]]) -> Iterator[str]:
@@ -89,8 +118,11 @@ def _misspelt(nodes: Mapping[str, NodeInfo], waiting: Iterable[PodInfo]) -> Iter
         for text in hints.of(pod):
             selecting[text].append(pod)
     for text, group in selecting.items():
-        more = f" (and {len(group) - 1} more pods)" if len(group) > 1 else ""
-        yield f"pod {group[0].key}: {text}{more}"
+        yield f"pod {group[0].key}: {text}{_more(group)}"
+
+
+def _more(pods: Sequence[PodInfo]) -> str:
+    return f" (and {len(pods) - 1} more pods)" if len(pods) > 1 else ""
 
 
 def _count(pods: Sequence[PodInfo]) -> str:

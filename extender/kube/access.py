@@ -6,6 +6,7 @@ Nothing is read before it is needed, and all of it again whenever credentials or
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from extender.errors import ClusterError, InputError
 # As many as there may be request threads (`server.threads`): one that is not kept costs the next bind a handshake.
 _KEPT_CONNECTIONS: Final = 256
 _SHOWN: Final = 400
+_WAYS: Final = "give --kubeconfig, or --cluster to serve a file"
 # What the official client and PyYAML raise for files that are no kubeconfig: they take every shape for granted.
 _UNUSABLE: Final = (
     ConfigException, OSError, yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError,
@@ -70,11 +72,15 @@ class Access:
             if self.kubeconfig is None:
                 load_incluster_config(Configuration())
                 return
+            if not any(Path(name).expanduser().exists() for name in self.kubeconfig.split(os.pathsep) if name):
+                raise InputError(
+                    f"{self}: there is no such file; give --kubeconfig FILE, run in a pod of the cluster, or give "
+                    "--cluster FILE to serve a dump"
+                )
             contexts, _ = list_kube_config_contexts(self.kubeconfig)
             names = [context.get("name") for context in contexts]
         except _UNUSABLE as error:
-            hint = "; give --kubeconfig, or --cluster to serve a file"
-            raise InputError(f"{self}: {one_line(error)}{hint}") from error
+            raise InputError(f"{self}: {one_line(error)}; {_WAYS}") from error
         if self.context is not None and self.context not in names:
             raise InputError(f"{self}: there is no context {self.context!r}, only {', '.join(map(repr, names))}")
 

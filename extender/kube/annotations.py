@@ -17,7 +17,7 @@ from extender.kube.ourkeys import MIN_COMPUTE, MIN_CUDA, MIN_MEMORY, TYPES, WISH
 from extender.kube.raw import RawAffinity, RawPodSpec, RawTaint, RawToleration
 from extender.kube.requests import Say
 from extender.packing.gpu import GpuRequest, TypeWish, parse_ladder
-from extender.packing.resources import parse_quantity
+from extender.packing.resources import QuantityError, parse_quantity
 from extender.packing.types import GroupRef
 
 T = TypeVar("T")
@@ -70,7 +70,10 @@ def _read(key: str, parse: Callable[[str], T], annotations: Texts, say: Say) -> 
 
 def _memory_mib(text: str) -> int:
     """Read a quantity of bytes as MiB, rounded up. Less than a MiB is taken for a forgotten unit, not for a wish."""
-    amount = parse_quantity(text)
+    try:
+        amount = parse_quantity(text)
+    except QuantityError as error:
+        raise ValueError(f"{error}; write bytes as 40Gi (2^30) or 40G (10^9)") from error
     if amount < _MIB:
         raise ValueError(f"{text!r:.40} is less than 1Mi; write bytes with a unit, such as 40Gi")
     return -(-amount // _MIB)

@@ -7,6 +7,7 @@ counts as absent; an amount that cannot be read counts as 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import count
@@ -35,9 +36,10 @@ from extender.kube.raw import (
     RawTerm,
     RawToleration,
 )
-from extender.kube.requests import Say, amounts, effective_requests
+from extender.kube.requests import Say, amounts, effective_requests, unread_amount
 from extender.packing.selectors import (
     HARD_EFFECTS,
+    LOST_KEYS,
     NodeConstraints,
     Operator,
     PreferredTerm,
@@ -59,7 +61,6 @@ _SCHEDULED: Final = "PodScheduled"
 _UNSCHEDULABLE: Final = "Unschedulable"
 _MOST_WEIGHT: Final = 100
 _MOST_LINES: Final = 20
-_LOST: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 
 
 def _speaker(who: str, warn: Warn) -> Say:
@@ -124,7 +125,7 @@ def _ready(status: RawNodeStatus, taints: tuple[Taint, ...]) -> bool:
     for condition in status.conditions or ():
         if condition.type == "Ready":
             return condition.status == "True"
-    return not any(taint.key in _LOST and taint.effect in HARD_EFFECTS for taint in taints)
+    return not any(taint.key in LOST_KEYS and taint.effect in HARD_EFFECTS for taint in taints)
 
 
 # ---------------------------------------------------------------- pods
@@ -144,14 +145,20 @@ def pod_info(raw: RawPod, rules: GpuRules, warn: Warn) -> PodInfo:
 
     say = _speaker(f"pod {namespace}/{name}", warn)
     say_strange_keys_of_pod(labels, annotations, say)
-    requests = effective_requests(spec, say)
+    remarks: list[str] = []
+    requests = effective_requests(spec, remarks.append)
+    gpu = rules.request(requests)
+    if remarks:
+        gpu = replace(gpu, unread=unread_amount(spec, lambda resource: rules.kind(resource) is not None))
+    for remark in remarks:
+        say(remark)
     affinity = old_affinity(annotations, say) if spec.affinity is None else spec.affinity
     return PodInfo(
         uid=meta.uid or f"{namespace}/{name}",
         namespace=namespace,
         name=name,
         requests=requests,
-        gpu=with_wishes(rules.request(requests), annotations, say),
+        gpu=with_wishes(gpu, annotations, say),
         constraints=_constraints(spec, affinity, annotations, say),
         preferred=_preferred(affinity, say),
         priority=spec.priority or 0,

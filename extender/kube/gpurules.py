@@ -16,12 +16,19 @@ from typing import Final, Protocol, Self
 
 from extender.packing import gpu_labels
 from extender.packing.gpu import GpuModel, GpuRequest, primary
+from extender.spelling import closest
 
 _VENDORS: Final = frozenset({"nvidia", "amd", "intel"})
 _WORDS = re.compile(r"[a-z0-9]+")
 _MEMORY = re.compile(r"(\d{1,9})\s*([MGT]?)(?:i?B)?", re.ASCII | re.IGNORECASE)
 _MIB: Final[Mapping[str, int]] = {"": 1, "M": 1, "G": 2**10, "T": 2**20}
 _VERSION = re.compile(r"(\d{1,5})(?:\.(\d{1,5}))?(?:\.\d+)*", re.ASCII)
+_WILD = re.compile(r"[*?\[]")
+_ALIKE: Final = 0.8
+# Names of other schedulers and plugins that are no typos: HAMi, vGPU.
+_NEIGHBOURS: Final = frozenset(
+    {"nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores", "nvidia.com/vgpu"}
+)
 _NOT_SHARED: Final = frozenset({"", "none", "false"})
 _SLICE: Final = "/mig-"
 # A pod that asks for more, or by longer names, is not worth remembering: users could fill the memory with them.
@@ -94,6 +101,12 @@ class GpuRules:
     def _kind_of(self) -> Callable[[str], ResourceKind | None]:
         # A cluster has few resources and asks for each a hundred thousand times.
         return lru_cache(maxsize=1024)(self._judged)
+
+    def nearly(self, resource: str) -> str | None:
+        """Return the GPU resource that a name which is none was probably meant to be; None when it is like none."""
+        if self.kind(resource) is not None or resource in _NEIGHBOURS:
+            return None
+        return closest(resource, [name for name in self.resources if not _WILD.search(name)], _ALIKE)
 
     def _judged(self, resource: str) -> ResourceKind | None:
         if self._shared_pattern.fullmatch(resource):

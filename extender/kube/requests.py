@@ -21,6 +21,7 @@ from extender.packing.resources import CPU, MEMORY, PODS, QuantityError, capped_
 Say = Callable[[str], None]
 """Takes one line about the object at hand, without its name."""
 
+_AS_NONE: Final = "; counted as 0"
 _HUGEPAGES: Final = "hugepages-"
 _ALWAYS: Final = "Always"
 # Longer texts are no amounts and no names, and not worth remembering.
@@ -49,9 +50,9 @@ def _judged(name: str, value: object) -> tuple[int, str]:
         amount = parse_quantity(value, scale=scale_of(name))
         whole = "/" not in name or is_whole(value)
     except QuantityError as error:
-        return 0, f"{error}; counted as 0"
+        return 0, f"{error}{_AS_NONE}"
     if amount < 0:
-        return 0, f"{value!r:.40} is negative; counted as 0"
+        return 0, f"{value!r:.40} is negative{_AS_NONE}"
     # The API server takes no part: an extended resource is handed out in whole units (ValidateResourceQuantityValue).
     return amount, "" if whole else f"{value!r:.40} is no whole number; counted as {amount}"
 
@@ -84,6 +85,24 @@ def _asked(container: RawContainer, field: str, say: Say) -> dict[str, int]:
         rest = {name: value for name, value in raw.limits.items() if name not in asked}
         asked |= amounts(rest, f"{field}.resources.limits", say)
     return asked
+
+
+def unread_amount(spec: RawPodSpec, of: Callable[[str], bool]) -> str:
+    """Return the first amount of such a resource that the containers ask for and that counts as 0 for what it is.
+
+    As `field[resource]: what is wrong`; "" when there is none.
+    """
+    named = (("containers", spec.containers or ()), ("initContainers", spec.init_containers or ()))
+    fields = ((f"spec.{name}[{at}]", one.resources) for name, some in named for at, one in enumerate(some))
+    for field, raw in fields:
+        requests = (raw.requests if raw else None) or {}
+        limits = {name: value for name, value in ((raw.limits if raw else None) or {}).items() if name not in requests}
+        for part, given in (("requests", requests), ("limits", limits)):
+            for name, value in given.items():
+                amount, remark = _judged(name, value)
+                if remark and not amount and of(name):
+                    return f"{field}.resources.{part}[{name:.80}]: {remark.removesuffix(_AS_NONE)}"
+    return ""
 
 
 def _init_peak(containers: list[RawContainer], total: dict[str, int], say: Say) -> dict[str, int]:

@@ -157,12 +157,16 @@ def static_verdicts(table: NodeTable, constraints: NodeConstraints, gpu: GpuRequ
 
 def static_key(constraints: NodeConstraints, gpu: GpuRequest) -> object:
     """Return what of a pod the static verdicts depend on."""
-    wishes = (gpu.resource, gpu.types, gpu.min_memory_mib, gpu.min_cuda, gpu.min_compute) if gpu.wishful else None
-    return constraints, wishes
+    if not gpu.wishful:
+        return constraints, None
+    return constraints, (gpu.resource, gpu.types, gpu.min_memory_mib, gpu.min_cuda, gpu.min_compute, gpu.unread)
 
 
 def _static(table: NodeTable, constraints: NodeConstraints, gpu: GpuRequest) -> Verdicts:
     ledger, tolerated = _Ledger(len(table)), TolerationSet(constraints.tolerations)
+    if gpu.unread:
+        everywhere = np.ones(len(table), dtype=np.bool_)
+        ledger.reject(everywhere, Reason(Cause.RESOURCES, gpu.unread, resolvable=False))
     if not tolerated.covers(UNSCHEDULABLE_TAINT):
         ledger.reject(table.unschedulable, Reason(Cause.UNSCHEDULABLE, UNSCHEDULABLE, resolvable=False))
     for mask, reason in _taint_rejections(table, tolerated):

@@ -129,6 +129,8 @@ class GpuRequest:
         others: further GPU resources of the same pod, as (name, count).
         types: the ladder of ``gpu-extender.io/types``, best first; empty means the pod names no type by annotation.
         min_memory_mib, min_cuda, min_compute: lower limits by annotation, None when absent.
+        unread: words about an amount of GPUs that cannot be read, "" without one: the pod asks for GPUs, nobody knows
+            for how many, so no node fits.
     """
 
     resource: str = ""
@@ -139,11 +141,18 @@ class GpuRequest:
     min_memory_mib: int | None = None
     min_cuda: tuple[int, int] | None = None
     min_compute: tuple[int, int] | None = None
+    unread: str = ""
+
+    @property
+    def asked(self) -> bool:
+        """Tell whether the pod asks for GPUs, be it known for how many or not."""
+        return bool(self.count or self.unread)
 
     @property
     def wishful(self) -> bool:
-        """Tell whether annotations restrict the model beyond what kube-scheduler itself enforces."""
-        return bool(self.types) or self.min_memory_mib is not None or bool(self.min_cuda or self.min_compute)
+        """Tell whether the request restricts nodes beyond what kube-scheduler itself enforces."""
+        limits = self.min_memory_mib is not None or self.min_cuda or self.min_compute
+        return bool(self.types or limits or self.unread)
 
     def match(self, model: GpuModel) -> Match:
         """Judge a model. Wrong beats unknown; without annotations everything matches."""

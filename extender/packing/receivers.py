@@ -45,8 +45,15 @@ def tightest_places(
 ) -> Mapping[tuple[int, int], int] | None:
     """Return (kind, row) -> how many go there, best fit decreasing, so that no other hole is broken without need.
 
-    Pods go to room that is free now, never to the target; None when one after the other they do not all fit.
+    Pods go to room that is free now, never to the target, and rather to nodes of the GPU model they have: one that
+    names no model may depend on it all the same. None when one after the other they do not all fit.
     """
+    return _tightest(problem, leaving, target, same_model=True) or _tightest(problem, leaving, target, same_model=False)
+
+
+def _tightest(
+    problem: Relocation, leaving: Sequence[Resident], target: int, *, same_model: bool
+) -> Mapping[tuple[int, int], int] | None:
     room = problem.room.copy()
     places: Counter[tuple[int, int]] = Counter()
     index = problem.table.axis.index
@@ -60,7 +67,8 @@ def tightest_places(
         if not len(rows):
             return None
         gpu = index.get(resident.pod.gpu.resource, index[CPU])
-        row = int(rows[np.lexsort((rows, room[index[CPU], rows], room[gpu, rows]))[0]])
+        alike = problem.table.of_model_like(resident.pod.gpu.resource, resident.row)[rows] & same_model
+        row = int(rows[np.lexsort((rows, room[index[CPU], rows], room[gpu, rows], ~alike))[0]])
         for name, amount in kind.amounts.items():
             room[index[name], row] -= amount
         places[resident.kind, row] += 1

@@ -41,6 +41,8 @@ _HALF_BITS: Final = 32
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _QUANTITY = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE])|[eE]([+-]?\d+))?", re.ASCII)
+# Amounts of bytes as people write them: `40GB`, `512 mib`, `40g`. `8K` may be anything.
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([km])i?b|([gtp])i?b?)", re.ASCII | re.IGNORECASE)
 
 # An exponent beyond this cannot change a capped or rounded-up amount; it only costs time to compute.
 _EXPONENT_CAP = 60
@@ -54,7 +56,7 @@ class QuantityError(ValueError):
 def _parse(text: str) -> Fraction:
     match = _QUANTITY.fullmatch(text) if len(text) <= _DIGITS_CAP else None
     if match is None:
-        raise QuantityError(f"{text[:40]!r} is not a quantity")
+        raise QuantityError(f"{text[:40]!r} is not a quantity{_meant(text)}")
     sign, digits, suffix, exponent = match.groups()
     amount = Fraction(digits)
     if suffix in _BINARY:
@@ -63,6 +65,12 @@ def _parse(text: str) -> Fraction:
         power = int(exponent) if exponent else _DECIMAL[suffix or ""]
         amount *= Fraction(10) ** max(-_EXPONENT_CAP, min(_EXPONENT_CAP, power))
     return -amount if sign == "-" else amount
+
+
+def _meant(text: str) -> str:
+    """Return what an amount of bytes as people write it is in Kubernetes; "" for other texts."""
+    size = _SIZE.fullmatch(text.strip()) if len(text) <= _DIGITS_CAP else None
+    return f" (did you mean {size[1]}{(size[2] or size[3]).upper()}i?)" if size else ""
 
 
 def parse_quantity(value: object, *, scale: int = 1) -> int:

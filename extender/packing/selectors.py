@@ -14,6 +14,8 @@ from typing import Final
 
 NAME_FIELD: Final = "metadata.name"
 UNSCHEDULABLE_KEY: Final = "node.kubernetes.io/unschedulable"
+LOST_KEYS: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+"""Taints that the node controller gives to nodes that are not ready; they alone keep kube-scheduler off."""
 # Leading zeros are legal; past this nobody means a number, and reading it would cost time.
 _LONGEST_INTEGER: Final = 40
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)

@@ -107,7 +107,7 @@ class NodeTable:
     @cached_property
     def open(self) -> BoolVector:
         """Return the rows that take new pods: neither cordoned nor unready."""
-        return frozen(np.array([node.ready and not node.unschedulable for node in self.nodes], dtype=np.bool_))
+        return frozen(np.array([not node.closed for node in self.nodes], dtype=np.bool_))
 
     def allocatable_of(self, resource: str) -> IntVector:
         """Return int64 [node] of one resource; zeros when no node names it."""
@@ -127,6 +127,12 @@ class NodeTable:
             if (model := node.gpus.get(resource)) is not None:
                 codes[row] = distinct.setdefault(model, len(distinct))
         return ModelColumn(frozen(codes), tuple(distinct))
+
+    def of_model_like(self, resource: str, row: int) -> BoolVector:
+        """Return the rows whose GPUs of a resource have the label of those of one row; none where that has no such."""
+        column = self.models(resource)
+        own = column.models[column.codes[row]].label if column.codes[row] >= 0 else None
+        return frozen(np.array([*(m.label == own for m in column.models), False], dtype=np.bool_)[column.codes])
 
     @cached_property
     def gpu_resources(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from extender.packing.gpu import GpuModel, GpuRequest
-from extender.packing.selectors import NO_CONSTRAINTS, NodeConstraints, PreferredTerm, Taint
+from extender.packing.selectors import HARD_EFFECTS, LOST_KEYS, NO_CONSTRAINTS, NodeConstraints, PreferredTerm, Taint
 
 _EMPTY: Final[Mapping[str, int]] = {}
 _POD_BYTES: Final = 600
@@ -52,6 +52,18 @@ class NodeInfo:
     unschedulable: bool = False
     ready: bool = True
     gpus: Mapping[str, GpuModel] = field(default_factory=dict)
+
+    @property
+    def closed(self) -> str:
+        """Return why the node takes no new pods, in words: `cordoned`, `not ready` or both; "" when it does."""
+        why = (("cordoned", self.unschedulable), ("not ready", not self.ready))
+        return ", ".join(words for words, holds in why if holds)
+
+    @property
+    def taken_for_ready(self) -> bool:
+        """Tell whether kube-scheduler would use the node although it is not ready: it looks at taints alone."""
+        lost = any(taint.key in LOST_KEYS and taint.effect in HARD_EFFECTS for taint in self.taints)
+        return not (self.ready or self.unschedulable or lost)
 
     def with_name(self, name: str) -> NodeInfo:
         """Return the same node under another name (tests and generators)."""

@@ -26,6 +26,7 @@ POLICY: Final = "Policy"
 COMPONENT: Final = "KubeSchedulerConfiguration"
 UNKNOWN: Final = "unknown"
 _WIDTH: Final = 100
+_NARROWEST: Final = 20
 _FOREIGN_KEYS: Final = frozenset({"kind", "apiVersion", "extenders", "profiles", "predicates", "priorities"})
 
 
@@ -66,16 +67,16 @@ def judge(text: str, *, source: str, known_policies: Collection[str] | None = No
     )
 
 
-def render_verdict(verdict: Verdict) -> str:
-    """Return the verdict as lines for people, without colour."""
-    lines = [f"{verdict.source}: {verdict.kind}, {_count(len(verdict.faults), 'fault')}"]
+def render_verdict(verdict: Verdict, columns: int = _WIDTH) -> str:
+    """Return the verdict as lines for people, without colour, none of them longer than what is easily read."""
+    width = max(_NARROWEST, min(columns, _WIDTH))
+    head = f"{verdict.source}: {verdict.kind}, {_count(len(verdict.faults), 'fault')}"
+    lines = textwrap.wrap(head, width, subsequent_indent="  ", break_on_hyphens=False)
     for title, texts in (("Faults", verdict.faults), ("Consequences", verdict.consequences)):
         if texts:
             lines += ["", title]
         for text in texts:
-            lines += textwrap.wrap(
-                text, _WIDTH, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False
-            )
+            lines += textwrap.wrap(text, width, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False)
     return "\n".join(lines) + "\n"
 
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from extender.kube.gpurules import GpuRules
 from extender.printable import shown
 from extender.schedulerconfig.values import (
     DEFAULT_TIMEOUT_SECONDS,
@@ -245,6 +246,10 @@ def _managed_name(entry: Managed, path: str) -> Iterator[Finding]:
         yield fault(path, f"{name} starts with requests. and is refused at start.")
     elif not _QUALIFIED_NAME.fullmatch(entry.name):
         yield fault(path, f"{name} is no valid resource name and is refused at start.")
+    elif meant := GpuRules.default().nearly(entry.name):
+        yield doubt(
+            path, f"{name} is no GPU resource by default, pods that ask for {meant} are not sent; is it a typo?"
+        )
 
 
 EXTENDER_RULES: Final[tuple[Callable[[Extender], Iterator[Finding]], ...]] = (

@@ -259,6 +259,11 @@ def test_the_account_of_the_pod_is_used_and_its_new_token_too(api, account):
     assert asker.names() == ["a"]
 
 
+def test_without_any_way_in_the_ways_are_named(tmp_path):
+    with pytest.raises(InputError, match=r"nowhere: there is no such file; give --kubeconfig FILE, run in a pod of"):
+        Asker(tmp_path / "nowhere")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [

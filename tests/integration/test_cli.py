@@ -18,6 +18,9 @@ def run(*arguments, stdin=b"", **env):
     )
 
 
+POD_BIG = b'{"kind":"Pod","metadata":{"name":"big","namespace":"ml"},"spec":{"containers":[]}}'
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     path = tmp_path_factory.mktemp("cli") / "cluster.json"
@@ -38,7 +41,7 @@ def test_gpus_has_the_keys_of_the_contract(cluster):
     assert done.returncode == 0, done.stderr
     assert set(report) == {"nodes", "summary", "warnings"}
     assert set(report["nodes"][0]) == {
-        "node", "resource", "model", "exclusive", "schedulable", "capacity", "allocatable", "used", "free",
+        "node", "resource", "model", "exclusive", "schedulable", "closed", "capacity", "allocatable", "used", "free",
         "withdrawn", "overcommitted", "releasing", "pods",
     }  # fmt: skip
 
@@ -134,7 +137,13 @@ def test_simulate_takes_the_stock_scheduler_and_any_policy(cluster, arrivals):
         (["gpus", "--cluster", "-"], b'{"kind":"List","items":[{"kind":"Node","metadata":{"name":5}}]}', "name"),
         (["simulate", "--cluster", "-"], b'{"kind":"List","items":[]}', "--arrivals"),
         (["simulate", "--cluster", "-", "--policy", "best", "--queue"], b"{}", "must be one of"),
+        (["simulate", "--cluster", "-", "--policy", "best", "--queue"], b"{}", "kube-scheduler-most-allocated"),
+        (["simulate", "--cluster", "-", "--policy", "fdg", "--queue"], b"{}", "did you mean fgd?"),
         (["fit", "--cluster", "-", "--pod", "a/b"], b'{"kind":"List","items":[]}', "there is no such pod"),
+        (["fit", "--cluster", "-", "--pod", "ml/bigg"], POD_BIG, "; did you mean ml/big?"),
+        (["fit", "--cluster", "-", "--pod", "default/big"], POD_BIG, "; did you mean ml/big?"),
+        (["defrag", "--cluster", "-", "--pod", "bigg"], POD_BIG, "; did you mean big?"),
+        (["fit", "--cluster", "-", "--pod", "other"], POD_BIG, "give NS/NAME"),
         (["serve"], b"", "--cluster"),
         (["serve", "--demo", "--cluster", "x"], b"", "not both"),
         (["fit", "--cluster", "-", "--pod-file", "-"], b"", "read once only"),

@@ -125,6 +125,23 @@ def test_streams_that_do_not_take_or_give(cluster, script, code, error):
     assert (done.returncode, done.stderr) == (code, error)
 
 
+def test_an_error_fits_the_terminal_and_is_one_line_elsewhere():
+    path = "/no/such/folder/" + "long-name/" * 9
+    ours, theirs = pty.openpty()
+    done = subprocess.run(
+        [sys.executable, "-m", "extender", "gpus", "--cluster", path],
+        env={**os.environ, "COLUMNS": "40", "TERM": "xterm", "NO_COLOR": "1"}, stderr=theirs, timeout=60, check=False,
+    )  # fmt: skip
+    os.close(theirs)
+    lines = os.read(ours, 10_000).decode().splitlines()
+    os.close(ours)
+    assert done.returncode == 2
+    assert lines[0].startswith("error: /no/such")
+    assert len(lines) > 2
+    assert all(len(line) <= 40 for line in lines)
+    assert run("gpus", "--cluster", path, env={"COLUMNS": "40"}).err.count("\n") == 1
+
+
 def test_a_terminal_that_knows_ascii_alone(cluster):
     ours, theirs = pty.openpty()
     env = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C", "COLUMNS": "100"}

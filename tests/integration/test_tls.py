@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import ssl
 import subprocess
 import sys
@@ -83,3 +84,16 @@ def test_what_cannot_be_used_is_said_in_one_line_at_start(tmp_path, variable, va
     assert done.returncode == 2
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_an_address_that_is_taken_is_trouble_of_the_surroundings():
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        done = subprocess.run(
+            [sys.executable, "-m", "extender", "serve", "--demo"],
+            cwd=ROOT, env={**SERVER, "GPU_EXTENDER_SERVER__LISTEN": address},
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+    assert done.returncode == 3
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"error: server.listen {address}: another program listens there already; stop it, or choose")

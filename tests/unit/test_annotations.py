@@ -101,6 +101,19 @@ def test_a_faulty_wish_is_said_once_and_ignored(name, text):
     assert len(said[0]) < 250
 
 
+@pytest.mark.parametrize(
+    ("text", "meant"), [("40GB", "40Gi"), ("40 gib", "40Gi"), ("1.5tb", "1.5Ti"), ("512MB", "512Mi")]
+)
+def test_memory_as_people_write_it_is_said_with_what_was_meant(text, meant):
+    said: list[str] = []
+    annotated({"gpu-extender.io/min-memory": text}, said.append)
+    (line,) = said
+    assert line.startswith("pod ml/p: annotation gpu-extender.io/min-memory is ignored: ")
+    assert line.endswith(
+        f"{text!r} is not a quantity (did you mean {meant}?); write bytes as 40Gi (2^30) or 40G (10^9)"
+    )
+
+
 def test_wishes_of_a_pod_without_gpus_are_none():
     data = spec({"cpu": "1"})
     data["metadata"]["annotations"] = {"gpu-extender.io/types": ",,"}

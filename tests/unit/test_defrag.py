@@ -19,6 +19,7 @@ from extender.packing.snapshot import Snapshot
 from tests.builders import H100, h100, node, pod
 
 JOB = PodDisruption("Job")
+A100 = "NVIDIA-A100-SXM4-80GB"
 
 
 def dump(nodes, pods, facts=None, budgets=()):
@@ -277,3 +278,27 @@ def test_a_hole_is_a_number_and_perhaps_a_model(text):
 def test_holes_are_read():
     assert Hole.parse("8") == Hole(8)
     assert Hole.parse("4:NVIDIA-A100") == Hole(4, "NVIDIA-A100")
+
+
+@pytest.mark.parametrize("other_free", [2, 8])
+def test_of_equal_plans_pods_stay_on_their_model(other_free):
+    # a is emptied of 2 GPUs. b has another model and fits as tightly or more so, c has the same one.
+    nodes = [h100("a").build(), node("b").gpus(other_free, A100).build(), h100("c").build()]
+    pods = [pod("runs").gpus(2).on("a").build(), pod("half").gpus(4).on("c").build()]
+    report = defrag_report(dump(nodes, pods), Hole(8, "H100"))
+    assert steps(report) == [("ml/runs", "a", "c")]
+
+
+def test_where_its_model_has_no_room_a_pod_that_names_none_goes_to_another():
+    nodes = [h100("a").build(), node("b").gpus(2, A100).build(), h100("c").build()]
+    pods = [pod("runs").gpus(2).on("a").build(), pod("full").gpus(7).on("c").build()]
+    asked = pod("asked").gpus(8).select("kubernetes.io/hostname", "a").build()
+    report = defrag_report(dump(nodes, [*pods, asked]), asked)
+    assert steps(report) == [("ml/runs", "a", "b")]
+
+
+def test_a_node_that_is_taken_for_ready_is_said_beside_the_moves():
+    lost = replace(h100("b").build(), ready=False)
+    asked = pod("asked").gpus(8).build()
+    of = replace(dump([h100("a").build(), lost], [pod("runs").gpus(2).on("a").build(), asked]), warnings=("node b: x",))
+    assert "node b: x" in defrag_report(of, asked)["warnings"]

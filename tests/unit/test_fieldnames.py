@@ -36,6 +36,14 @@ def container(resources: dict[str, Any]) -> dict[str, Any]:
     return {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}}, {"name": "d", "resources": resources}]}
 
 
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+TERMS = f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms"
+
+
+def required(term: dict[str, Any]) -> dict[str, Any]:
+    return {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [term]}}}}
+
+
 TYPOS = [
     (node(status={"allocatables": AMOUNTS, "capacity": AMOUNTS}), "node n: status.allocatables", "allocatable"),
     (node(status={"allocatable": AMOUNTS, "Capacity": AMOUNTS}), "node n: status.Capacity", "capacity"),
@@ -47,6 +55,15 @@ TYPOS = [
     (pod(container({"limit": {}})), "pod ml/p: spec.containers[1].resources.limit", "limits"),
     (pod({"nodeselector": {}}), "pod ml/p: spec.nodeselector", "nodeSelector"),
     (pod({"toleration": []}, uid="u"), "pod ml/p: spec.toleration", "tolerations"),
+    (pod({"tolerations": [{"key": "a"}, {"operators": ""}]}), "pod ml/p: spec.tolerations[1].operators", "operator"),
+    (pod({"affinity": {"nodeAfinity": {}}}), "pod ml/p: spec.affinity.nodeAfinity", "nodeAffinity"),
+    (pod(required({"matchExpression": []})), f"pod ml/p: {TERMS}[0].matchExpression", "matchExpressions"),
+    (
+        pod(required({"matchExpressions": [{"key": "a", "operator": "In", "value": ["b"]}]})),
+        f"pod ml/p: {TERMS}[0].matchExpressions[0].value",
+        "values",
+    ),
+    (node(spec={"taints": [{"key": "a", "effects": "NoSchedule"}]}), "node n: spec.taints[0].effects", "effect"),
     (pod({"podCIDR": "x", "labels": {}, "custom": 1}), "", None),
     (node(spec={"podCIDR": "10.0.0.0/24"}, metadata={"managedFields": []}), "", None),
 ]
@@ -85,6 +102,33 @@ def test_no_field_that_kubernetes_has_is_taken_for_a_typo():
     for name, model in (("spec", client.V1NodeSpec), ("status", client.V1NodeStatus)):
         for read in fields_of(model):
             assert list(FieldNames().misspelt({name: {read: {}}}, RawNode)) == []
+
+
+INNER = [
+    (client.V1Affinity, lambda fields: {"affinity": fields}),
+    (client.V1NodeAffinity, lambda fields: {"affinity": {"nodeAffinity": fields}}),
+    (client.V1PodAffinity, lambda fields: {"affinity": {"podAffinity": fields}}),
+    (client.V1PodAntiAffinity, lambda fields: {"affinity": {"podAntiAffinity": fields}}),
+    (client.V1NodeSelector, lambda fields: {"affinity": {"nodeAffinity": {REQUIRED: fields}}}),
+    (client.V1NodeSelectorTerm, required),
+    (client.V1NodeSelectorRequirement, lambda fields: required({"matchExpressions": [fields]})),
+    (
+        client.V1PreferredSchedulingTerm,
+        lambda fields: {"affinity": {"nodeAffinity": {REQUIRED.replace("required", "preferred"): [fields]}}},
+    ),
+    (client.V1Toleration, lambda fields: {"tolerations": [fields]}),
+]
+
+
+@pytest.mark.parametrize(("model", "around"), INNER)
+def test_no_field_inside_affinity_and_tolerations_is_taken_for_a_typo(model, around):
+    for field in fields_of(model):
+        assert list(FieldNames().misspelt({"spec": around({field: None})}, RawPod)) == []
+
+
+def test_no_field_of_a_taint_is_taken_for_a_typo():
+    for field in fields_of(client.V1Taint):
+        assert list(FieldNames().misspelt({"spec": {"taints": [{field: None}]}}, RawNode)) == []
 
 
 def test_what_old_and_new_releases_have_beside_the_client_is_no_typo():

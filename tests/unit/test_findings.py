@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from extender.dump import read_pods
 from extender.remarks import condensed
-from tests.apiobjects import GPU, a_node, a_pod, listing, read
+from tests.apiobjects import GPU, RULES, a_node, a_pod, listing, read
 
 NODE = a_node("n")
 
@@ -73,3 +74,44 @@ def test_a_selector_that_may_be_meant_is_no_warning(value):
     model = "nvidia.com/gpu.product"
     dump = read(listing(a_node("n", **{model: "Tesla-M40"}), a_pod("p", nodeSelector={model: value})))
     assert dump.warnings == ()
+
+
+READY = {"type": "Ready", "status": "False"}
+
+
+def lost(name, **fields):
+    node = a_node(name)
+    node["status"]["conditions"] = [READY]
+    return {**node, **fields}
+
+
+def test_a_node_that_is_not_ready_and_has_no_taint_that_says_so_is_a_warning():
+    taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+    tainted, cordoned = lost("t", spec={"taints": [taint]}), lost("c", spec={"unschedulable": True})
+    without_gpus = lost("w", status={"conditions": [READY]})
+    (line,) = read(listing(NODE, tainted, cordoned, without_gpus, lost("x"))).warnings
+    assert line.startswith("node x: is not ready, but has no taint node.kubernetes.io/not-ready: kube-scheduler would")
+
+
+def asking(name, resource, gpus=8):
+    pod = a_pod(name)
+    pod["spec"]["containers"][0]["resources"] = {"limits": {resource: gpus, "cpu": 1, "example.com/fpga": 1}}
+    return pod
+
+
+@pytest.mark.parametrize("name", ["nvidia.com/gpus", "nvida.com/gpu", "nvidia/gpu", "nvidia.com/GPU"])
+def test_a_resource_that_is_nearly_one_of_gpus_is_a_warning_once(name):
+    words = f"pod ml/p: {name} is no GPU resource; did you mean {GPU}?"
+    pods = [asking("p", name), asking("q", name)]
+    assert read(listing(NODE, *pods)).warnings == (f"{words} (and 1 more pods)",)
+    assert read_pods([("f", listing(pods[0]))], RULES).warnings == (words,)
+
+
+@pytest.mark.parametrize("name", [GPU, "nvidia.com/mig-1g.5gb", "nvidia.com/gpumem", "nvidia.com/gpu.shared", "a.b/c"])
+def test_resources_of_their_own_are_no_warning(name):
+    assert read(listing(NODE, asking("p", name))).warnings == ()
+
+
+def test_what_a_node_offers_is_no_typo():
+    node = {"kind": "Node", "metadata": {"name": "m"}, "status": {"capacity": {"nvidia.com/gpus": 8}}}
+    assert read(listing(node, asking("p", "nvidia.com/gpus"))).warnings == ()

@@ -35,6 +35,16 @@ def test_what_some_node_has_needs_no_words(name):
     assert no_such_model(name, (A100, H100)) is None
 
 
+@pytest.mark.parametrize("name", ["H100 A100", "L40S A100", "V100;H100", "T4 | H100", "H200 B200"])
+def test_a_forgotten_comma_is_said(name):
+    assert (no_such_model(name, (A100, H100)) or "").endswith("; separate models by commas")
+
+
+@pytest.mark.parametrize("name", ["A100 40GB", "H100 MEGA", "TITAN XP"])
+def test_models_of_several_words_are_one(name):
+    assert "commas" not in (no_such_model(name, (A100, H100)) or "")
+
+
 def test_nodes_without_labels_are_said():
     assert no_such_model("H100", ()) == "no node has GPUs of model H100, nodes have no label that names one"
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from extender.packing.gpu import GpuRequest
 from extender.packing.policies.best_fit import BestFit
 from extender.packing.snapshot import Snapshot
 from extender.reports import fit_report, gpus_report, requests_by_unit
@@ -31,6 +32,7 @@ def test_a_row_in_full():
             "model": H100,
             "exclusive": True,
             "schedulable": True,
+            "closed": None,
             "capacity": 8,
             "allocatable": 7,
             "used": 3,
@@ -79,6 +81,20 @@ def test_what_is_free_on_a_closed_node_cannot_be_had(closed):
     assert not report["nodes"][0]["schedulable"]
     (model,) = report["summary"]
     assert (model["free"], model["unschedulable"], model["largest_free"]) == (0, 8, 0)
+
+
+@pytest.mark.parametrize(
+    ("built", "why"),
+    [
+        (h100("a"), None),
+        (h100("a").cordoned(), "cordoned"),
+        (h100("a").unready(), "not ready"),
+        (h100("a").unready().cordoned(), "cordoned, not ready"),
+    ],
+)
+def test_why_a_node_takes_no_pods_is_said(built, why):
+    (row,) = gpus_report(Snapshot.of([built.build()]))["nodes"]
+    assert (row["closed"], row["schedulable"]) == (why, why is None)
 
 
 def test_the_summary_is_by_resource_and_model():
@@ -242,6 +258,14 @@ def test_tolerating_a_taint_does_not_uncordon():
     nodes = [h100("a").cordoned().taint("k").build(), h100("b", 4).taint("k").build()]
     remedy = fit([], nodes, pod("p").gpus(8).build())["remedy"] or ""
     assert remedy.endswith("node(s) were unschedulable: uncordon one and add the toleration, or remove the taint")
+
+
+def test_a_pod_whose_gpus_cannot_be_read_fits_nowhere_and_is_told_the_field():
+    unread = f"spec.containers[0].resources.limits[{GPU}]: 'eight' is not a quantity"
+    asked = replace(pod("p").build(), gpu=GpuRequest(unread=unread))
+    (row,) = fit_report(Snapshot.of([h100("a").build()]), [asked])["pods"]
+    assert (row["fits"], row["never"], row["verdict"]) == ([], {"a": unread}, f"never: {unread}")
+    assert row["remedy"] == "write a whole number there, such as 8; the API server takes no other"
 
 
 def test_a_misspelt_model_is_said():

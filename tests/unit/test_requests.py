@@ -76,6 +76,24 @@ def test_pod_level_resources_replace_cpu_memory_and_hugepages(level, expected):
     assert pod(spec({"cpu": "1", GPU: "2"}, resources=level)).requests == expected
 
 
+@pytest.mark.parametrize(
+    ("parts", "where"),
+    [
+        ({"containers": [container({GPU: "1"}), container(limits={GPU: "eight"})]}, "containers[1].resources.limits"),
+        ({"containers": [], "initContainers": [container({GPU: "-1"})]}, "initContainers[0].resources.requests"),
+        ({"containers": [container({GPU: "1"}, {GPU: "eight"})]}, ""),  # what is requested counts
+        ({"containers": [container({GPU: "1", "cpu": "x"})]}, ""),
+        ({"containers": [container({GPU: "0.5"})]}, ""),  # rounded up
+    ],
+)
+def test_an_amount_of_gpus_that_cannot_be_read_is_known(parts, where):
+    said: list[str] = []
+    unread = pod(spec(**parts), said.append).gpu.unread
+    assert unread.startswith(f"spec.{where}[{GPU}]: '" if where else "")
+    assert bool(unread) == bool(where)
+    assert "counted as" not in unread
+
+
 def test_bad_and_negative_amounts_of_a_pod_are_said_with_their_field():
     said: list[str] = []
     data = spec(

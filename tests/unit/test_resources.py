@@ -56,6 +56,16 @@ def test_other_texts_are_no_quantities(value):
         parse_quantity(value)
 
 
+@pytest.mark.parametrize(
+    ("value", "meant"),
+    [("64GB", "64Gi"), ("40g", "40Gi"), ("2 TiB", "2Ti"), ("512mb", "512Mi"), ("8K", ""), ("eight", ""), ("8 B", "")],
+)
+def test_an_amount_of_bytes_as_people_write_it_is_told_what_was_meant(value, meant):
+    with pytest.raises(QuantityError) as caught:
+        parse_quantity(value)
+    assert str(caught.value) == f"{value!r} is not a quantity" + (f" (did you mean {meant}?)" if meant else "")
+
+
 @pytest.mark.parametrize("value", [True, [8], {"v": 8}, float("nan"), float("inf"), b"8"])
 def test_other_types_are_no_quantities(value):
     with pytest.raises(QuantityError):

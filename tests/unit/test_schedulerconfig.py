@@ -127,6 +127,14 @@ def test_the_advisory_weight_is_parity():
     assert "Parity" in said(judged("kube-scheduler-config-advisory.yaml"), "extenders[0].weight")
 
 
+@pytest.mark.parametrize("name", ["kube-scheduler-config.yaml", "kube-scheduler-config-advisory.yaml"])
+@pytest.mark.parametrize("version", ["v1beta2", "v1beta3"])
+def test_our_files_do_for_1_22_to_1_24_with_their_version(name, version):
+    text = (REPOSITORY / "policy" / name).read_text(encoding="utf-8").replace(V1, V1.replace("v1", version))
+    assert f"/{version}\n" in text
+    assert judge(text, source=name).faults == ()
+
+
 def test_our_files_offer_all_nodes_by_names_only():
     for name in ("kube-scheduler-config.yaml", "kube-scheduler-config-advisory.yaml"):
         value = yaml.safe_load((REPOSITORY / "policy" / name).read_text(encoding="utf-8"))
@@ -673,6 +681,21 @@ def test_other_texts_are_one_fault(text, kind, fault):
     assert verdict.kind == kind
     (only,) = verdict.faults
     assert only.startswith(fault)
+
+
+def test_a_resource_that_is_nearly_one_of_gpus_is_doubted():
+    path = "extenders[0].managedResources[0].name"
+    doubted = registered(managedResources=[{"name": "nvidia.com/gpus"}])
+    assert "pods that ask for nvidia.com/gpu are not sent" in said(doubted, path)
+    assert any(line.startswith(path) for line in doubted.warnings)
+    for name in ("nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "example.com/fpga"):
+        assert not any(line.startswith(path) for line in registered(managedResources=[{"name": name}]).consequences)
+
+
+@pytest.mark.parametrize("columns", [40, 60, 200])
+def test_a_verdict_fits_the_terminal(columns):
+    text = render_verdict(registered(), columns)
+    assert max(map(len, text.splitlines())) <= min(columns, 100)
 
 
 def test_a_verdict_is_readable():

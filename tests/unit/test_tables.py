@@ -82,7 +82,7 @@ def test_a_narrow_terminal_gets_lines_and_no_broken_word(width):
     assert "  3 nodes, capacity 20: 5 used, 6 free, 8 off, 1 withdrawn; " in text
     assert "  pods of 1/2/4/8: 6/2/0/0" in text
     assert f"a  {H100}  5 of 8 used, 3 free" in text
-    assert f"off  {H100}  0 of 8 used, 8 free, off" in text
+    assert f"{H100}  0 of 8 used, 8 free, off (cordoned)" in text
     for name in ("ml/training-run-0=1,", "ml/training-run-3=1", H100):
         assert name in text.split()
 
