@@ -84,7 +84,7 @@ def from_nothing(snapshot):
     """Return an equal Snapshot that has followed nothing but how much has ended."""
     bound = [p for group in (*snapshot.pods, *snapshot.orphans.values()) for p in group]
     fresh = Snapshot.of(snapshot.table.nodes, [*bound, *snapshot.pending.values()]).with_booked(snapshot.booked)
-    return replace(fresh, turnover=snapshot.turnover)
+    return replace(fresh, history=replace(fresh.history, turnover=snapshot.history.turnover))
 
 
 @given(world=worlds(), changes=st.lists(st.tuples(steps(), st.booleans()), max_size=8), asked=waiting_pods())
@@ -143,7 +143,7 @@ def test_rows_that_are_alike_are_scored_as_if_each_were_alone(changes, asked):
             rows = candidates(snapshot, asked)
             event("alike together" if Candidates.of(snapshot, asked, rows).place is not None else "one by one")
             known = [*snapshot.pending.values(), *(p for g in snapshot.pods for p in g)]
-            world = World(FLEET, known, booked(snapshot), snapshot.turnover.ended_share)
+            world = World(FLEET, known, booked(snapshot), snapshot.history.turnover.ended_share)
             expected = [formula(world, asked, snapshot.table.nodes[row]) for row in rows]
             assert POLICY.score(snapshot, asked, rows).tolist() == expected
 

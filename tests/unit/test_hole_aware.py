@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from extender.packing.framework import best_row
+from extender.packing.history import History
 from extender.packing.mix import Turnover
 from extender.packing.policies import hole_aware
 from extender.packing.policies.hole_aware import Candidates, HoleAware
@@ -68,7 +69,7 @@ def test_where_pods_come_and_go_small_ones_pay_for_full_large_nodes_too():
     full = Snapshot.of(nodes, [pod("r").gpus(6).on("big").build()])
     asked = pod("p").gpus(2).build()
     for started, ended, cost in ((8.0, 0.0, 0.0), (8.0, 4.0, 1.0), (8.0, 8.0, 2.0)):
-        snapshot = replace(full, turnover=Turnover(started, ended))
+        snapshot = replace(full, history=History(Turnover(started, ended)))
         assert hole_aware.large_node(ask(snapshot, asked, "big", "small")).tolist() == [cost, 0.0]
 
 

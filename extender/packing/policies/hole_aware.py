@@ -115,7 +115,7 @@ def large_node(question: Candidates) -> Utilities:
     # Kind -1, no whole GPUs, reads the last entry.
     charge = question.count * np.concatenate((kinds.gpus == kinds.largest, [False]), dtype=np.float64)
     left = np.maximum(question.gpus - question.count, 0)
-    ended = question.snapshot.turnover.ended_share
+    ended = question.snapshot.history.turnover.ended_share
     cost: Utilities = charge[kinds.of_row[question.rows]] * (ended + left / kinds.largest)
     return cost
 
