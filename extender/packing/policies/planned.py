@@ -48,6 +48,14 @@ class Planned:
     cpu_quota: float = 0.5
     cpu_match: float = 0.9
     filling: float = 0.5
+    # The base with ``cpu_match`` in it: made once, not once a score.
+    _filling_base: HoleAware = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Make the base that scores while the cluster fills."""
+        weights = self.base.weights
+        raised = replace(weights, cpu_ratio=weights.cpu_ratio + self.cpu_match)
+        object.__setattr__(self, "_filling_base", replace(self.base, weights=raised))
 
     def score(self, snapshot: Snapshot, pod: PodInfo, rows: Rows) -> Utilities:
         """Return minus the cost, in GPUs."""
@@ -77,8 +85,3 @@ class Planned:
         # A negative column, no whole GPUs, reads the last entry.
         cost = question.count * missed[np.maximum(column, -1)]
         return question.by_row(self._filling_base.utilities(question) - cost)
-
-    @property
-    def _filling_base(self) -> HoleAware:
-        weights = self.base.weights
-        return replace(self.base, weights=replace(weights, cpu_ratio=weights.cpu_ratio + self.cpu_match))
