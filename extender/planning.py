@@ -50,6 +50,14 @@ _QUICK_SHARE: Final = 0.1
 class Solver(Protocol):
     """Answers questions; `SolverProcess` in earnest."""
 
+    def start(self) -> None:
+        """Be ready to solve; nothing happens when it is.
+
+        Raises:
+            SolverError: when it is not in time.
+        """
+        ...
+
     def solve(self, job: Question, deadline_seconds: float) -> Answer:
         """Return the answer.
 
@@ -218,6 +226,8 @@ class Planning:
         """Return the child's answer and what it took in seconds; None, and counted, when there is none."""
         started = time.perf_counter()
         try:
+            self._solver.start()
+            ready = time.perf_counter()
             answer = self._solver.solve(question, self._settings.deadline_seconds)
         except SolverError as error:
             if not self._stop.is_set():
@@ -228,7 +238,8 @@ class Planning:
             return None
         if pace.failures:
             _LOG.info("planning: solved again after %d failures", pace.failures)
-        return answer, time.perf_counter() - started
+        # Without the start of a child, after which nobody has to rest.
+        return answer, time.perf_counter() - ready
 
     def _judge(self, now: Snapshot) -> None:
         """Count which pods with a planned node have got it."""

@@ -62,7 +62,8 @@ class _Child:
 class SolverProcess(Generic[J, R]):
     """Runs `entry` ("module:function" of one argument) in a child process; for one calling thread.
 
-    The child is started by the first job, ends with `close` or with this process, and takes no signal from a terminal.
+    The child is started by `start` or the first job, ends with `close` or with this process, and takes no signal from a
+    terminal.
     """
 
     def __init__(self, entry: str, *, start_seconds: float) -> None:
@@ -78,6 +79,14 @@ class SolverProcess(Generic[J, R]):
         """Return the process ID of the child, None while there is none."""
         return None if self._child is None else self._child.process.pid
 
+    def start(self) -> None:
+        """Start the child unless there is one.
+
+        Raises:
+            SolverError: when it is not ready in time.
+        """
+        self._running()
+
     def solve(self, job: J, deadline_seconds: float) -> R:
         """Return what the entry returns for a job; the deadline counts from when the child is ready.
 
@@ -86,9 +95,7 @@ class SolverProcess(Generic[J, R]):
             SolverError: when the child is not ready in time, or has failed; it is started again by the next job unless
                 it only said that this job cannot be done.
         """
-        if self._closed:
-            raise SolverError("closed")
-        child = self._child if self._child is not None else self._start()
+        child = self._running()
         late = threading.Event()
 
         def end() -> None:
@@ -123,7 +130,12 @@ class SolverProcess(Generic[J, R]):
             with suppress(subprocess.TimeoutExpired):
                 child.process.wait(_END_SECONDS)
 
-    def _start(self) -> _Child:
+    def _running(self) -> _Child:
+        if self._closed:
+            raise SolverError("closed")
+        return self._started() if self._child is None else self._child
+
+    def _started(self) -> _Child:
         ours, theirs = Pipe()
         command = [sys.executable, "-c", _CHILD, self._entry, str(theirs.fileno())]
         with theirs:

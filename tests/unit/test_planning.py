@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -30,6 +31,10 @@ class FakeSolver:
     closed: bool = False
     most_variables: int = 1_000_000
     sizes: list[int] = field(default_factory=list)
+    start_seconds: float = 0.0
+
+    def start(self) -> None:
+        time.sleep(self.start_seconds)
 
     def solve(self, job: Question, deadline_seconds: float) -> Answer:
         assert deadline_seconds > 0
@@ -112,6 +117,14 @@ def test_quotas_are_published_once_per_change_and_period(setup: Setup) -> None:
     assert setup.solver.quotas == 2, "the period is not over"
     setup.turn(later=0.11)
     assert setup.solver.quotas == 3
+
+
+def test_the_start_of_the_child_is_no_reason_to_rest(setup: Setup) -> None:
+    setup.solver.start_seconds = 0.3
+    setup.turn()
+    setup.cache.update_pod(pod("w").gpus(1).build())
+    setup.turn(later=0.3)
+    assert setup.solver.quotas == 2
 
 
 def test_quotas_that_the_policy_would_not_look_at_are_not_solved(setup: Setup) -> None:
