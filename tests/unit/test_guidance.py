@@ -5,11 +5,12 @@ import pickle
 import numpy as np
 import pytest
 
-from extender.packing import quota_problem, quotas
+from extender.packing import forecast, quota_problem, quotas, solvers
 from extender.packing.framework import best_row
 from extender.packing.guidance import CPU_CLASSES, Guidance, Quotas, column_of
 from extender.packing.kinds import NodeKinds
 from extender.packing.mix import PodClass, Turnover
+from extender.packing.policies.hole_aware import HoleAware
 from extender.packing.policies.planned import Planned
 from extender.packing.snapshot import Snapshot
 from tests.builders import GPU, H100, node, pod
@@ -126,6 +127,17 @@ def test_guidance_outlives_an_added_node_of_a_known_kind_and_not_an_unknown_one(
     assert wanted.speak_of(NodeKinds.of(like.table, GPU))
     unlike = snapshot.with_node(node("x").gpus(4, "L4").build())
     assert not wanted.speak_of(NodeKinds.of(unlike.table, GPU))
+
+
+def test_quotas_for_a_resource_that_no_node_names_any_more_change_nothing():
+    asked = pod("w").gpus(2, "amd.com/gpu").cpu(4).build()
+    snapshot = Snapshot.of([node("a").build(), node("m").gpus(4, "MI300X", resource="amd.com/gpu").build()], [asked])
+    posed = forecast.pose_quotas(snapshot)
+    guidance = posed.guidance(solvers.solve_quotas(posed.question), snapshot)
+    assert list(guidance.quotas) == ["amd.com/gpu"]
+    gone = snapshot.with_guidance(guidance).with_node(node("m").build())
+    rows = np.arange(2)
+    assert Planned().score(gone, asked, rows).tolist() == HoleAware().score(gone, asked, rows).tolist()
 
 
 def test_a_snapshot_carries_guidance_from_change_to_change():

@@ -63,7 +63,8 @@ class Planned:
         if guidance is None:
             return self.base.score(snapshot, pod, rows)
         quotas = guidance.quotas.get(pod.gpu.resource)
-        if quotas is not None and pod.gpu.whole and self.follows_quotas(snapshot):
+        offered = pod.gpu.resource in snapshot.table.axis.index
+        if quotas is not None and offered and pod.gpu.whole and self.follows_quotas(snapshot):
             utilities = self._guided(quotas, Candidates.of(snapshot, pod, rows))
         else:
             utilities = self.base.score(snapshot, pod, rows)
