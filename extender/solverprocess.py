@@ -32,6 +32,7 @@ R = TypeVar("R")
 _LOG: Final = logging.getLogger(__name__)
 _NICENESS: Final = 10
 _END_SECONDS: Final = 2.0
+_CLOSED: Final = "closed"
 _PR_SET_PDEATHSIG: Final = 1  # prctl(2)
 _CHILD: Final = f"import sys; from {__name__} import main; main(*sys.argv[1:])"  # not -m: pickle needs our real name
 # One core, as told to the solver; the libraries under numpy have pools of their own.
@@ -132,7 +133,7 @@ class SolverProcess(Generic[J, R]):
 
     def _running(self) -> _Child:
         if self._closed:
-            raise SolverError("closed")
+            raise SolverError(_CLOSED)
         return self._started() if self._child is None else self._child
 
     def _started(self) -> _Child:
@@ -148,6 +149,9 @@ class SolverProcess(Generic[J, R]):
             )
         self.starts += 1
         child = self._child = _Child(process, ours)
+        if self._closed:  # meanwhile: nobody else ends this one
+            self._drop()
+            raise SolverError(_CLOSED)
         try:
             ready = ours.poll(self._start_seconds) and ours.recv()
         except (EOFError, OSError) as error:

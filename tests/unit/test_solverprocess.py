@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -143,6 +144,21 @@ def test_closing_does_not_wait_for_a_child_that_hangs_while_it_starts(
     process.close()
     waiting.join(PATIENCE / 2)
     assert faults == ["the process ended: EOFError()"]
+
+
+def test_a_child_that_is_being_started_while_it_is_closed_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    process: Child = SolverProcess(f"{__name__}:solve", start_seconds=PATIENCE)
+    start, started = subprocess.Popen, []
+
+    def close_meanwhile(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        process.close()
+        started.append(start(*arguments, **options))
+        return started[0]
+
+    monkeypatch.setattr(subprocess, "Popen", close_meanwhile)
+    with pytest.raises(SolverError, match="closed"):
+        process.solve(("sleep", PATIENCE), PATIENCE)
+    assert [child.poll() for child in started] == [-signal.SIGKILL]
 
 
 def test_the_child_ends_with_its_parent_s_end_of_the_pipe(child: Child) -> None:
