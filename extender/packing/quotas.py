@@ -22,6 +22,8 @@ from extender.packing.quota_problem import QuotaProblem
 
 Floats = npt.NDArray[np.float64]
 _MISMATCH: Final = 0.1
+# Cores and GiB per GPU: less, such as the bytes of a request without a unit, is nothing, and would cost the optimum.
+_LEAST: Final = 1e-6
 
 
 def solve(problem: QuotaProblem) -> Floats | None:
@@ -68,8 +70,10 @@ def _mismatch(problem: QuotaProblem) -> Floats:
 def _add_row(
     model: linear_solver_pb2.MPModelProto, at: npt.NDArray[np.intp], most: float, by: Floats | None = None
 ) -> None:
+    coefficients = np.ones(len(at)) if by is None else by
+    counts = coefficients >= _LEAST
+    at, coefficients = at[counts], coefficients[counts]
     if len(at):
-        coefficients = np.ones(len(at)) if by is None else by
         model.constraint.add(
             lower_bound=-np.inf, upper_bound=most, var_index=at.tolist(), coefficient=coefficients.tolist()
         )

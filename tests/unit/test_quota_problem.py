@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from extender.packing import quotas
 from extender.packing.mix import PodClass
 from extender.packing.quota_problem import pose
 from extender.packing.snapshot import Snapshot
@@ -46,6 +47,14 @@ def test_where_there_are_too_many_groups_memory_is_told_apart_no_more_then_cpu_t
     most: int, groups: int
 ) -> None:
     assert len(told_apart(cluster(PODS), most)) == groups
+
+
+def test_a_few_bytes_do_not_cost_the_solution() -> None:
+    full = node("n").gpus(8, H100).resource("memory", 1).build()
+    waits = pod("p").gpus(4).resource("memory", 1).build()
+    wanted = quotas.solve(pose(Snapshot.of([full], [waits]), GPU)[0])
+    assert wanted is not None
+    assert wanted.sum() == pytest.approx(8)
 
 
 def test_memory_goes_before_cpu() -> None:
