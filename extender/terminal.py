@@ -27,6 +27,8 @@ from extender.remarks import condensed
 
 PIPE_COLUMNS: Final = 220
 _LONGEST_LINE: Final = 4000
+# Narrower, as COLUMNS may say, nothing can be read; of no width at all nothing would be printed.
+_NARROWEST: Final = 20
 _NOT_PLAIN: Final = re.compile(r"[^\x20-\x7e\n]+")
 
 
@@ -128,6 +130,8 @@ class _Plain(Console):
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - rich's
         super().__init__(highlight=False, markup=False, emoji=False, **options)
+        if self.width < _NARROWEST:  # noqa: PLR1730 - a width that is set no longer follows the terminal
+            self.width = _NARROWEST
 
     def on_broken_pipe(self) -> None:
         """Leave it to `until_nobody_reads`; rich would end the program with 1."""

@@ -142,6 +142,20 @@ def test_an_error_fits_the_terminal_and_is_one_line_elsewhere():
     assert run("gpus", "--cluster", path, env={"COLUMNS": "40"}).err.count("\n") == 1
 
 
+@pytest.mark.parametrize("columns", ["0", "1"])
+def test_an_error_can_be_read_on_a_terminal_that_is_said_to_have_no_width(columns):
+    ours, theirs = pty.openpty()
+    done = subprocess.run(
+        [sys.executable, "-m", "extender", "gpus", "--cluster", "/no"],
+        env={**os.environ, "COLUMNS": columns, "NO_COLOR": "1"}, stderr=theirs, timeout=60, check=False,
+    )  # fmt: skip
+    os.close(theirs)
+    said = os.read(ours, 10_000).decode()
+    os.close(ours)
+    assert done.returncode == 2
+    assert said.startswith("error: /no: No such")
+
+
 def test_a_terminal_that_knows_ascii_alone(cluster):
     ours, theirs = pty.openpty()
     env = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C", "COLUMNS": "100"}
