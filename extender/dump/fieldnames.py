@@ -7,6 +7,7 @@ selectors and affinity. No name that Kubernetes has is taken for a typo.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -67,6 +68,8 @@ _ALIKE: Final = 0.75
 # Whoever invents names by the million shall not wait for each to be compared.
 _COMPARED: Final = 20
 _REMEMBERED: Final = 1000
+# Longer texts are not worth remembering.
+_USUAL_BYTES: Final = 4096
 
 
 class FieldNames:
@@ -74,6 +77,8 @@ class FieldNames:
 
     def __init__(self) -> None:
         self._harmless = {shape: {*read, *_REAL} for shape, read in _READ.items()}
+        # Pods of a template have the same tolerations and affinity, letter by letter, a hundred thousand times.
+        self._lines = lru_cache(_REMEMBERED)(lambda text, shape: tuple(self._within(msgspec.Raw(text), shape, "")))
 
     def misspelt(self, value: object, shape: Shape) -> Iterator[str]:
         """Yield a line for each field of an object that nobody knows beside one that is missing.
@@ -100,4 +105,11 @@ class FieldNames:
                 yield f"{dot}{name}: {NO_SUCH_FIELD}; did you mean {meant}?"
         for name, inner in _INSIDE.get(shape, {}).items():
             if name in entries:
-                yield from self._within(entries[name], inner, f"{dot}{name}")
+                yield from self._part(entries[name], inner, f"{dot}{name}")
+
+    def _part(self, value: object, shape: Shape, path: str) -> Iterator[str]:
+        if not isinstance(value, msgspec.Raw) or len(memoryview(value)) > _USUAL_BYTES:
+            yield from self._within(value, shape, path)
+            return
+        for line in self._lines(bytes(value), shape):
+            yield f"{path}{'' if line.startswith('[') else '.'}{line}"

@@ -151,3 +151,14 @@ def test_inventors_of_names_are_not_waited_for():
     names = FieldNames()
     value = {"spec": {f"taint{number}": 1 for number in range(10_000)}}
     assert len(list(names.misspelt(value, RawNode))) <= 20
+
+
+def test_a_typo_in_what_pods_of_a_template_share_is_told_of_each_with_its_own_path():
+    shared = {"tolerations": [{"key": "a"}, {"operators": ""}], **required({"matchExpression": []})}
+    pods = [pod(container({}), uid="1"), *(pod({**container({}), **shared}) for _ in range(2))]
+    for at, each in enumerate(pods):
+        each["metadata"]["name"] = f"p{at}"
+    text = json.dumps({"kind": "List", "items": pods}).encode()
+    found = [line for line in read_dumps([("f", text)], RULES).warnings if "no such field" in line]
+    paths = (f"{TERMS}[0].matchExpression", "spec.tolerations[1].operators")
+    assert [line.split(": ")[:2] for line in found] == [[f"pod ml/p{at}", path] for at in (1, 2) for path in paths]
