@@ -78,10 +78,11 @@ class View:
         return with_booked(self.snapshot, self.ledger.without((uid,)).booked(self.snapshot.table))
 
     def with_nodes(self, nodes: Iterable[NodeInfo]) -> View:
-        """Return a view that knows further nodes, and what orphaned pods hold on them."""
+        """Return a view that knows further nodes, and what orphaned pods hold on them; what has happened stays."""
         old = self.snapshot
         bound = [pod for group in (*old.pods, *old.orphans.values()) for pod in group]
         fresh = Snapshot.of((*old.table.nodes, *nodes), (*bound, *old.pending.values()))
+        fresh = replace(fresh, history=old.history)
         return replace(self, snapshot=with_booked(fresh, self.ledger.booked(fresh.table)))
 
 

@@ -203,3 +203,11 @@ def test_a_view_tells_since_when_it_holds():
     assert cache.view.changed == 5.0, "a booking is no change of the cluster"
     cache.update_pod(pod("p").build())
     assert cache.view.changed == 9.0
+
+
+def test_a_view_of_further_nodes_knows_what_has_started_and_ended():
+    cache = filled(pod("a").gpus(4).on("h"), pod("b").gpus(2).on("h"))
+    cache.remove_pod("uid-ml-b")
+    wider = cache.view.with_nodes([node("new").gpus(8).build()])
+    assert cache.snapshot.history.turnover.ended_share > 0
+    assert wider.snapshot.history == cache.snapshot.history
