@@ -145,6 +145,7 @@ class Planning:
         self._quotas = _Pace(settings.quota_period_seconds, settings, MOST_VARIABLES)
         self._queue = _Pace(settings.period_seconds, settings, settings.queue_limit)
         self._planned: Snapshot | None = None
+        self._unsolved: frozenset[str] = frozenset()
 
     def start(self) -> None:
         """Start the thread; it must be in the process that serves: threads survive no fork."""
@@ -203,9 +204,19 @@ class Planning:
         if found is not None:
             answer, seconds = found
             assert isinstance(answer, QuotaAnswer)  # noqa: S101 - the child answers what it is asked
+            self._note_unsolved(frozenset(posed.question.problems.keys() - answer.wanted.keys()))
             self._cache.advise(lambda now: posed.guidance(answer, now))
             self._quotas.published(posed.snapshot.generation, self._clock(), seconds, posing)
             self._metrics.quotas_solved(seconds)
+
+    def _note_unsolved(self, resources: frozenset[str]) -> None:
+        """Count, and say once, that the quotas of some resources have no optimum; their scores go without."""
+        if resources:
+            self._metrics.failed("solver")
+            if resources != self._unsolved:
+                names = ", ".join(sorted(resources))
+                _LOG.warning("planning: no optimum for the quotas of %s; scores go on without them", names)
+        self._unsolved = resources
 
     def _solve_queue(self) -> None:
         snapshot = self._cache.snapshot

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from extender.cache import Cache
-from extender.packing.forecast import Answer, Question, QuotaQuestion
+from extender.packing.forecast import Answer, Question, QuotaAnswer, QuotaQuestion
 from extender.packing.guidance import Guidance
 from extender.packing.solvers import solve
 from extender.planmetrics import PlanMetrics
@@ -32,6 +32,7 @@ class FakeSolver:
     most_variables: int = 1_000_000
     sizes: list[int] = field(default_factory=list)
     start_seconds: float = 0.0
+    without_optimum: bool = False
 
     def start(self) -> None:
         time.sleep(self.start_seconds)
@@ -48,6 +49,8 @@ class FakeSolver:
             self.sizes.append(sum(int(problem.allowed.sum()) for problem in job.problems.values()))
             if self.sizes[-1] > self.most_variables:
                 raise DeadlineError("no result within 10 s")
+            if self.without_optimum:
+                return QuotaAnswer({})
         return solve(job)
 
     @property
@@ -235,6 +238,17 @@ def test_a_question_that_took_long_in_vain_rests_for_twice_as_long() -> None:
     for generation in range(2, 6):
         pace.published(generation, 130.0, 0.5, 0.0)
     assert pace.size == 8
+
+
+def test_quotas_without_an_optimum_are_told_once_and_counted(setup: Setup, caplog: pytest.LogCaptureFixture) -> None:
+    setup.solver.without_optimum = True
+    for uid in ("s", "u"):
+        setup.cache.update_pod(pod(uid).gpus(1).on("b").build())
+        guidance = setup.turn(later=10)
+        assert guidance is not None
+        assert not guidance.quotas
+    assert setup.count("plan_failures_total", why="solver") == 2
+    assert caplog.text.count("no optimum for the quotas of nvidia.com/gpu") == 1
 
 
 def test_a_bug_ends_neither_the_thread_nor_the_plan(setup: Setup, caplog: pytest.LogCaptureFixture) -> None:
