@@ -10,13 +10,14 @@ from typing import Final
 
 import numpy as np
 
-from extender.cures import what_keeps_it_off
+from extender.cures import any_of, uncordoning, what_keeps_it_off
 from extender.modelhints import unknown_wishes
 from extender.packing.fit import Cause, Verdicts, static_verdicts
 from extender.packing.resources import CPU, EPHEMERAL, MEMORY, PODS, total
 from extender.packing.snapshot import Snapshot
 from extender.packing.table import BoolVector, IntVector
 from extender.packing.types import PodInfo
+from extender.packing.victims import eviction_helps
 from extender.selectorhints import SelectorHints
 
 _MIB: Final = 2**20
@@ -64,8 +65,11 @@ def remedy(
         return "write a whole number there, such as 8; the API server takes no other"
     if verdicts.fits.any():
         return None
-    busy = ~verdicts.never
-    return _for_busy(view, pod, verdicts, busy, finding_moves) if busy.any() else _for_never(view, pod, hints)
+    busy, uncordon = ~verdicts.never, uncordoning(view, pod)
+    if not busy.any():
+        return uncordon or _for_never(view, pod, hints)
+    ways = (uncordon, _preempting(view, pod, busy), _for_busy(view, pod, verdicts, busy, finding_moves))
+    return "; or ".join(filter(None, ways))
 
 
 # ---------------------------------------------------------------- busy
@@ -85,6 +89,14 @@ def _for_busy(view: Snapshot, pod: PodInfo, verdicts: Verdicts, busy: BoolVector
         return f"wait for pods to leave: {name} comes closest, it lacks {missing}; moving pods would not do: {scarce}"
     which = f"{WHICH_TO_MOVE}{finding_moves}" if finding_moves else ""
     return f"wait for pods to leave, or move some: {name} comes closest, it lacks {missing}{which}"
+
+
+def _preempting(view: Snapshot, pod: PodInfo, busy: BoolVector) -> str:
+    """Return words about the nodes on which evicting pods of lower priority would let the pod in, "" without any."""
+    names = [view.table.names[row] for row in np.flatnonzero(busy).tolist() if eviction_helps(view, pod, [row])]
+    if not names or not pod.may_preempt:
+        return ""
+    return f"let kube-scheduler preempt: it may evict pods of lower priority on {any_of(names)}"
 
 
 def scarce_in_all(view: Snapshot, amounts: Iterable[tuple[str, int]], rows: BoolVector) -> str:
@@ -114,9 +126,9 @@ def _wanted(pod: PodInfo) -> Iterator[tuple[str, int]]:
 
 def _amount(resource: str, amount: int) -> str:
     if resource == CPU:
-        return f"{amount}m cpu"
+        return f"{amount / 1000:.12g} cpu"
     if resource in {MEMORY, EPHEMERAL}:
-        return f"{-(-amount // _MIB)}Mi {resource}"
+        return f"{-(-amount // _MIB) / 1024:.4g} GiB {resource}"
     return f"{amount} {resource}"
 
 

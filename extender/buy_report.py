@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypedDict
 
 from extender.advice import verdict
+from extender.cures import any_of, to_uncordon
 from extender.dump import ClusterDump
 from extender.errors import InputError
 from extender.packing.disruption import PodDisruption
@@ -48,6 +49,8 @@ class OptionRow(TypedDict):
 
     type: str
     like: str
+    model: str | None
+    gpus: int
     nodes: int | None
     status: str
 
@@ -114,7 +117,11 @@ def buy_report(dump: ClusterDump, *, like: Sequence[str] = (), offered: Sequence
         "options": [_option(shape, answer, found) for shape, answer in zip(shapes, alone, strict=True)],
         "unplaced": unplaced,
         "min_nodes_for_running": nodes_for_running(dump),
-        "warnings": [*concerning(dump.warnings, _objects(dump), _ALL_WARNINGS), *_warnings(dump)],
+        "warnings": [
+            *concerning(dump.warnings, _objects(dump), _ALL_WARNINGS),
+            *_warnings(dump),
+            *_cordoned(snapshot, waiting),
+        ],
     }
 
 
@@ -192,7 +199,14 @@ def _best(mixed: Expansion, alone: Iterable[Expansion]) -> Expansion:
 def _option(shape: NodeShape, alone: Expansion, best: Expansion) -> OptionRow:
     enough = sum(alone.unplaced) <= sum(best.unplaced)
     nodes = sum(alone.nodes) if enough else None
-    return {"type": shape.name, "like": shape.nodes[0], "nodes": nodes, "status": str(alone.status)}
+    return {
+        "type": shape.name,
+        "like": shape.nodes[0],
+        "model": shape.model,
+        "gpus": shape.gpus,
+        "nodes": nodes,
+        "status": str(alone.status),
+    }
 
 
 def _unplaced(
@@ -251,6 +265,16 @@ def _warnings(dump: ClusterDump) -> Iterator[str]:
     for pod in dump.pods:
         if _asks(pod) and pod.unmodelled:
             yield f"pod {pod.key}: kube-scheduler looks at its {', '.join(pod.unmodelled)}, too; this answer does not"
+
+
+def _cordoned(snapshot: Snapshot, waiting: Iterable[PodInfo]) -> Iterator[str]:
+    """Yield a line for each choice of cordoned nodes of which one would take pods that fit nowhere now."""
+    choices: dict[str, list[PodInfo]] = {}
+    for pod in waiting if snapshot.table.unschedulable.any() else ():
+        if not filter_nodes(snapshot, pod).fits.any() and (names := to_uncordon(snapshot, pod)):
+            choices.setdefault(any_of(names), []).append(pod)
+    for nodes, pods in choices.items():
+        yield f"before you buy: uncordoning {nodes} would let {any_of([pod.key for pod in pods])} in now"
 
 
 # ---------------------------------------------------------------- what runs

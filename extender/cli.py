@@ -19,6 +19,7 @@ from extender import demo as demonstration
 from extender.cli_plan import plan_command
 from extender.clitools import (
     cluster_option,
+    command_about,
     config_option,
     load,
     named_pods,
@@ -148,7 +149,7 @@ def fit(
         pods,
         warnings,
         make_policy(config),
-        finding_moves=lambda pod: cli_capacity.defrag_command(files, config_file, pod),
+        finding_moves=lambda pod: command_about("defrag", pod.key, files, config_file),
     )
     finish(
         report,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -12,6 +11,7 @@ import click
 
 from extender.clitools import (
     cluster_option,
+    command_about,
     config_option,
     load,
     named_pods,
@@ -102,7 +102,9 @@ def buy(
     dump = read_cluster(clusters, config)
     offered = read_dumps([read_source(node_file)], GpuRules.of(config.gpus)).nodes if node_file else None
     report = buy_report(dump, like=like, offered=offered)
-    finish(report, output, tables_capacity.render_buy, ok=report["possible"])
+    lost = [row["pod"] for row in report["unplaced"]]
+    why = command_about("fit", lost[0], clusters, config_file) if lost else ""
+    finish(report, output, lambda page: tables_capacity.render_buy(page, why), ok=report["possible"])
 
 
 def _hole(text: str) -> Hole:
@@ -111,13 +113,6 @@ def _hole(text: str) -> Hole:
         return Hole.parse(text)
     except ValueError as error:
         raise InputError(f"--hole {text}: {error}") from error
-
-
-def defrag_command(clusters: Sequence[str], config_file: Path | None, pod: PodInfo) -> str:
-    """Return the command that finds the pods to move for this one, as one types it."""
-    files = [word for name in clusters for word in ("--cluster", name)]
-    config = ["--config", str(config_file)] if config_file else []
-    return shlex.join(["gpu-extender", "defrag", *files, *config, "--pod", pod.key])
 
 
 def _waiting(pods: Sequence[PodInfo], name: str) -> PodInfo:

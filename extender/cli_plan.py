@@ -10,12 +10,14 @@ import click
 from extender import plan_report, tables, whatif
 from extender.clitools import (
     cluster_option,
+    command_about,
     config_option,
     load,
     output_option,
     read_cluster,
     scheduler_option,
 )
+from extender.packing.plan import Why
 from extender.packing.snapshot import Snapshot
 from extender.terminal import finish, note
 
@@ -52,4 +54,6 @@ def plan_command(
     report = plan_report.plan_report(queue, plan, dump.warnings)
     if (line := plan_report.order_matters(queue, plan)) is not None:
         note(line)
-    finish(report, output, lambda page: tables.render_plan(page, plan), ok=not report["unplaced"])
+    lost = next((pod.key for pod in queue.pods if plan.placements[pod.uid].why is Why.NOWHERE), "")
+    why = command_about("fit", lost, clusters, config_file) if lost else ""
+    finish(report, output, lambda page: tables.render_plan(page, plan, why), ok=not report["unplaced"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -71,6 +72,13 @@ def read_cluster(clusters: Sequence[str], config: Config) -> ClusterDump:
     if not dump.nodes:
         note("the dump has no nodes")
     return dump
+
+
+def command_about(command: str, pod: str, files: Sequence[str], config_file: Path | None = None) -> str:
+    """Return the command that answers about one pod of some dumps, as one types it."""
+    clusters = [word for name in files for word in ("--cluster", name)]
+    config = ["--config", str(config_file)] if config_file else []
+    return shlex.join(["gpu-extender", command, *clusters, *config, "--pod", pod])
 
 
 def once(names: Sequence[str]) -> None:

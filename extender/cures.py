@@ -7,14 +7,14 @@ single one works, the fewest that do together are named.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Final
 
 import numpy as np
 
-from extender.packing.fit import Cause, static_verdicts
+from extender.packing.fit import Cause, filter_nodes, static_verdicts
 from extender.packing.gpu import GpuRequest
 from extender.packing.selectors import UNSCHEDULABLE_KEY, UNSCHEDULABLE_TAINT, Toleration, TolerationSet
 from extender.packing.snapshot import Snapshot
@@ -30,12 +30,33 @@ _WORDS: Final[Mapping[Cause, str]] = {
 }
 
 
+def to_uncordon(view: Snapshot, pod: PodInfo) -> list[str]:
+    """Return the cordoned nodes that would take the pod now if they were uncordoned, by name."""
+    if _bears_cordons(pod):
+        return []
+    taken = filter_nodes(view, _tolerating(pod, UNSCHEDULABLE_KEY)).fits & view.table.unschedulable
+    return [view.table.names[row] for row in np.flatnonzero(taken).tolist()]
+
+
+def uncordoning(view: Snapshot, pod: PodInfo) -> str:
+    """Return words about the nodes that need no more than to be uncordoned, "" without any."""
+    names = to_uncordon(view, pod)
+    return f"uncordon {any_of(names)}, which would take it now" if names else ""
+
+
+def any_of(names: Sequence[str]) -> str:
+    """Return words for any one of some names, of which there is one at least."""
+    if len(names) > 2:  # noqa: PLR2004 - more than can be named
+        return f"{names[0]} or one of {len(names) - 1} others"
+    return " or ".join(names)
+
+
 def what_keeps_it_off(view: Snapshot, pod: PodInfo, large: BoolVector) -> str:
     """Return what keeps a pod off these rows, none of which takes it, and what would help."""
     static = static_verdicts(view.table, pod.constraints, pod.gpu)
-    codes = Counter(static.codes[large].tolist())
-    reasons = [(static.reasons[code], count) for code, count in codes.most_common(_LISTED)]
-    listed = ", ".join(f"{count} x {reason.text}" for reason, count in reasons)
+    # By their words: nodes with other taints beside the one that is not tolerated have a reason of their own.
+    reasons = Counter(static.reasons[code].text for code in static.codes[large].tolist())
+    listed = ", ".join(f"{count} x {text}" for text, count in reasons.most_common(_LISTED))
     count = int(large.sum())
     return f"of the {count} nodes that are large enough: {listed}: {_cures(view, pod, large)}"
 

@@ -183,8 +183,11 @@ def _placed(total: SimulationSummary) -> str:
 # ---------------------------------------------------------------- plan
 
 
-def render_plan(report: PlanReport, plan: JointPlan) -> RenderableType:
-    """Return the report of `plan` as a table in the order of the queue, with what is proved below."""
+def render_plan(report: PlanReport, plan: JointPlan, finding_out: str = "") -> RenderableType:
+    """Return the report of `plan` as a table in the order of the queue, with what is proved below.
+
+    `finding_out` is the command that says node by node why a pod has no place, "" for none.
+    """
     if not report["placements"]:
         return Group(Text("No pod is waiting to be placed."), *warning_lines(report["warnings"]))
     table = _placements(report["placements"])
@@ -193,7 +196,8 @@ def render_plan(report: PlanReport, plan: JointPlan) -> RenderableType:
         proof = "proved: no plan places more GPUs, higher priorities first"
     else:
         proof = f"proved: no plan places more than {report['bound']} (gap {plan.gap:.2%})"
-    return Group(table, f"{pods}; {proof}.", *_nodes_opened(plan), *warning_lines(report["warnings"]))
+    below = (*_nodes_opened(plan), *node_by_node(finding_out))
+    return Group(table, f"{pods}; {proof}.", *below, *warning_lines(report["warnings"]))
 
 
 def _nodes_opened(plan: JointPlan) -> Iterator[str]:
@@ -213,6 +217,12 @@ def _placements(rows: Iterable[PlacementRow]) -> Table:
         node = Text(row["node"]) if row["node"] else Text("-", style="red")
         table.add_row(Text(row["pod"]), node, Text(row["reason"]))
     return table
+
+
+def node_by_node(command: str) -> list[RenderableType]:
+    """Return lines with the command that says of a pod why each node refuses it; none without a command."""
+    lines = [Text("Why, node by node, and what would help:"), Text(f"  {command}", no_wrap=True, overflow="ignore")]
+    return [*lines] if command else []
 
 
 def plain_table(*columns: str) -> Table:

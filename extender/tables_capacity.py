@@ -13,7 +13,7 @@ from extender.defrag_reasons import VetoRow
 from extender.defrag_report import DefragReport
 from extender.layout import IfItFits, hanging
 from extender.packing.plan import Status
-from extender.tables import plain_table, warning_lines
+from extender.tables import node_by_node, plain_table, warning_lines
 
 _VETOES: Final = 20
 
@@ -32,7 +32,7 @@ def render_defrag(report: DefragReport) -> RenderableType:
     for row in report["moves"]:
         numbers = (str(row["step"]), row["pod"], str(row["gpus"]))
         table.add_row(*numbers, row["from"], row["to"], f"{row['gpu_hours']:g}")
-    return Group(table, Text(_outcome(report)), *warning_lines(report["warnings"]))
+    return Group(table, Text(_outcome(report)), Text(_next(report)), *warning_lines(report["warnings"]))
 
 
 def _who_must_stay(rows: Sequence[VetoRow]) -> Iterator[RenderableType]:
@@ -56,22 +56,33 @@ def _outcome(report: DefragReport) -> str:
     return f"Room on {report['node']} after {moves}, with {report['cost']:g} weighed GPU-hours at stake ({proof})."
 
 
+def _next(report: DefragReport) -> str:
+    return (
+        f"Next: cordon {report['node']}; evict the pods in this order, the next one when the successor of the one before "
+        f"runs; then uncordon {report['node']} (docs/defrag.md)."
+    )
+
+
 # ---------------------------------------------------------------- buy
 
 
-def render_buy(report: BuyReport) -> RenderableType:
-    """Return the answer of `buy`: what to buy, the same with one type alone, and who stays out."""
+def render_buy(report: BuyReport, finding_out: str = "") -> RenderableType:
+    """Return the answer of `buy`: what to buy, the same with one type alone, and who stays out.
+
+    `finding_out` is the command that says node by node why a pod does, "" for none.
+    """
     table = plain_table("BUY", "TYPE", "MODEL", "GPUS", "LIKE")
     for row in report["buy"]:
         table.add_row(str(row["nodes"]), row["type"], row["model"] or "unknown", str(row["gpus"]), row["like"])
-    options = plain_table("OF ONE TYPE ALONE", "TYPE")
+    options = plain_table("OF ONE TYPE ALONE", "TYPE", "MODEL", "GPUS", "LIKE")
     for option in report["options"]:
         nodes = "not enough" if option["nodes"] is None else str(option["nodes"])
         sure = option["status"] == Status.OPTIMAL or option["nodes"] is None
-        options.add_row(nodes if sure else f"{nodes} or fewer", option["type"])
+        words = (nodes if sure else f"{nodes} or fewer", option["type"], option["model"] or "unknown")
+        options.add_row(*words, str(option["gpus"]), option["like"])
     out = [Text(f"{row['pod']} stays out: {row['reason']}", style="red") for row in report["unplaced"]]
     parts: list[RenderableType] = [IfItFits(table, lambda: _to_buy(report["buy"]))] if report["buy"] else []
-    parts += [Text(_nodes_to_buy(report)), *out]
+    parts += [Text(_nodes_to_buy(report)), *out, *(node_by_node(finding_out) if out else ())]
     parts += [options] if len(report["options"]) > 1 and report["buy"] else []
     return Group(*parts, Text(_running(report["min_nodes_for_running"])), *warning_lines(report["warnings"]))
 

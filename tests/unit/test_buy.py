@@ -139,7 +139,27 @@ def test_no_node_to_buy_is_told_from_none_that_helps():
     )
 
 
-def printed(report, width=200):
+def test_types_of_one_name_are_told_apart():
+    label = "node.kubernetes.io/instance-type"
+    nodes = [h100("a").label(label, "k3s").build(), t4("t").label(label, "k3s").build()]
+    full = [pod("p").gpus(8).on("a").build(), pod("q").gpus(2).on("t").build()]
+    text = printed(buy_report(dump(nodes, [*full, *waiting(1, 2)])))
+    rows = [line.split() for line in text.partition("OF ONE TYPE ALONE")[2].splitlines()[1:3]]
+    assert rows == [["1", "k3s", "NVIDIA-H100-80GB-HBM3", "8", "a"], ["1", "k3s", T4, "2", "t"]]
+
+
+def test_a_cordoned_node_that_would_do_is_said_before_one_is_bought():
+    nodes = [h100("a").build(), h100("idle").cordoned().build()]
+    report = buy_report(dump(nodes, [pod("p").gpus(5).on("a").build(), *waiting(2, 8), *waiting(1, 3)]))
+    assert report["warnings"] == ["before you buy: uncordoning idle would let ml/w8-0 or ml/w8-1 in now"]
+
+
+def test_who_stays_out_can_be_asked_about():
+    text = printed(buy_report(dump([h100("a").build()], waiting(1, 16))), why="gpu-extender fit --pod ml/w16-0")
+    assert "\nWhy, node by node, and what would help:\n  gpu-extender fit --pod ml/w16-0\n" in text
+
+
+def printed(report, width=200, why=""):
     paper = io.StringIO()
-    Console(file=paper, width=width).print(render_buy(report))
+    Console(file=paper, width=width).print(render_buy(report, why))
     return paper.getvalue()

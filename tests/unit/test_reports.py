@@ -161,8 +161,8 @@ def test_a_gated_pod_is_shown_as_gated():
     ("asked", "words"),
     [
         (pod("p").gpus(8), f"b comes closest, it lacks 1 {GPU}"),
-        (pod("p").gpus(7).cpu(95), "b comes closest, it lacks 1500m cpu"),  # 95 - 93.5 free
-        (pod("p").gpus(2).memory(1000), "b comes closest, it lacks 2048Mi memory"),
+        (pod("p").gpus(7).cpu(95), "b comes closest, it lacks 1.5 cpu"),  # 95 - 93.5 free
+        (pod("p").gpus(2).memory(1000), "b comes closest, it lacks 2 GiB memory"),
     ],
 )
 def test_a_busy_pod_is_told_what_is_missing_where(asked, words):
@@ -193,7 +193,7 @@ def test_a_node_that_is_not_labelled_yet_is_waited_for():
             pod("p").gpus(9),
             f"the largest node it may use has 8 {GPU} (a), a request for 9 {GPU} can never fit: split it into",
         ),
-        (pod("p").gpus(1).cpu(200), "has 96000m cpu (a), a request for 200000m cpu can never fit: ask for less"),
+        (pod("p").gpus(1).cpu(200), "has 96 cpu (a), a request for 200 cpu can never fit: ask for less"),
         (pod("p").gpus(1, "amd.com/gpu"), "no node has any amd.com/gpu to allocate"),
         (
             pod("p").gpus(1).select("nvidia.com/gpu.product", "T4"),
@@ -219,7 +219,10 @@ def test_a_pod_that_can_never_start_is_told_why(asked, words):
 @pytest.mark.parametrize(
     ("closed", "words"),
     [
-        (h100("n").cordoned(), "node(s) were unschedulable: uncordon one"),
+        (
+            h100("n").cordoned().taint("k", "v"),
+            "unschedulable: uncordon one and add the toleration, or remove the taint",
+        ),
         (h100("n").taint("k", "v"), "untolerated taint {k: v}: add the toleration, or remove the taint"),
     ],
 )
@@ -234,7 +237,7 @@ def test_what_keeps_a_pod_off_the_nodes_that_are_large_enough(closed, words):
     [
         # Uncordoning h would not make it an H1000; of a pod that may use any, it would.
         (pod("p").gpus(8).types("H1000"), "widen its GPU annotations; no node has GPUs of model H1000", "uncordon"),
-        (pod("p").gpus(8).types("H100"), "uncordon one", "widen its GPU annotations;"),
+        (pod("p").gpus(8).types("H100"), "uncordon h, which would take it now", "widen its GPU annotations"),
         (
             pod("p").gpus(8).types("H100").select("zone", "x"),
             ": uncordon one and change its node selector",
@@ -258,6 +261,37 @@ def test_tolerating_a_taint_does_not_uncordon():
     nodes = [h100("a").cordoned().taint("k").build(), h100("b", 4).taint("k").build()]
     remedy = fit([], nodes, pod("p").gpus(8).build())["remedy"] or ""
     assert remedy.endswith("node(s) were unschedulable: uncordon one and add the toleration, or remove the taint")
+
+
+def test_a_cordoned_node_that_would_take_the_pod_now_is_the_first_cure():
+    held = [pod("x").gpus(5).on("a").build(), pod("y").gpus(1).on("full").build()]
+    shut = [h100(name).cordoned().build() for name in ("full", "idle", "next")]
+    row = fit(held, [h100("a").build(), *shut], pod("p").gpus(8).build())
+    assert row["verdict"].startswith("busy: 1 of 4 nodes")
+    assert (row["remedy"] or "").startswith("uncordon idle or next, which would take it now; or wait for")
+    assert fit([], shut, pod("p").gpus(8).build())["remedy"] == (
+        "uncordon full or one of 2 others, which would take it now"
+    )
+    assert "uncordon" not in (fit(held, [h100("a").build(), shut[0]], pod("p").gpus(8).build())["remedy"] or "")
+
+
+def test_preemption_is_named_where_it_could_let_the_pod_in():
+    held = [pod("low").gpus(5).on("a").build(), pod("high").gpus(5).priority(2000).on("b").build()]
+    nodes = [h100("a").build(), h100("b").build()]
+    asked = pod("p").gpus(8).priority(1000)
+    words = "let kube-scheduler preempt: it may evict pods of lower priority on a; or wait for pods to leave"
+    assert (fit(held, nodes, asked.build())["remedy"] or "").startswith(words)
+    assert "preempt" not in (fit(held, nodes, pod("p").gpus(8).build())["remedy"] or "")
+    assert "preempt" not in (fit(held, nodes, replace(asked.build(), may_preempt=False))["remedy"] or "")
+
+
+def test_nodes_kept_off_by_one_taint_are_counted_together():
+    nodes = [h100("a").taint("k").build(), h100("b").taint("k").taint("more").build()]
+    remedy = fit([], nodes, pod("p").gpus(8).build())["remedy"] or ""
+    assert remedy == (
+        "of the 2 nodes that are large enough: 2 x node(s) had untolerated taint {k: }: add the toleration, "
+        "or remove the taint"
+    )
 
 
 def test_a_pod_whose_gpus_cannot_be_read_fits_nowhere_and_is_told_the_field():
