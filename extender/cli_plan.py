@@ -17,6 +17,7 @@ from extender.clitools import (
     read_cluster,
     scheduler_option,
 )
+from extender.packing.equal_plans import settled
 from extender.packing.plan import Why
 from extender.packing.snapshot import Snapshot
 from extender.terminal import finish, note
@@ -50,9 +51,12 @@ def plan_command(
     for kind in whatif.left_out(dump.pods, schedulers):
         note(kind)
     queue = plan_report.Queue.of(Snapshot.of(dump.nodes, dump.pods), whatif.queued(dump.pods, schedulers))
-    plan = planner.plan(queue.problem, planner.Limits(deterministic_seconds=limit))
+    found = planner.plan(queue.problem, planner.Limits(deterministic_seconds=limit))
+    plan = settled(queue.snapshot, queue.pods, queue.problem, found)
     report = plan_report.plan_report(queue, plan, dump.warnings)
     if (line := plan_report.order_matters(queue, plan)) is not None:
+        note(line)
+    if (line := plan_report.preferences_unmet(queue, plan)) is not None:
         note(line)
     lost = next((pod.key for pod in queue.pods if plan.placements[pod.uid].why is Why.NOWHERE), "")
     why = command_about("fit", lost, clusters, config_file) if lost else ""

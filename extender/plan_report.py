@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from extender.advice import verdict
+from extender.packing.equal_plans import less_preferred
 from extender.packing.fit import filter_nodes
 from extender.packing.gangs import GangKey, gang_key, waiting_text
 from extender.packing.greedy import one_by_one
@@ -80,6 +81,18 @@ def order_matters(queue: Queue, plan: JointPlan) -> str | None:
     return (
         f"the order of arrival matters here: one by one, each by best fit, {placed} of these {len(queue.pods)} pods "
         f"would be placed, planned together {len(plan.nodes)}"
+    )
+
+
+def preferences_unmet(queue: Queue, plan: JointPlan) -> str | None:
+    """Return a line about the pods that prefer other nodes than the plan gives them, None without any."""
+    pods = less_preferred(queue.snapshot, queue.pods, queue.problem, plan)
+    if not pods:
+        return None
+    prefer = f"{pods[0].key} prefers another node" if len(pods) == 1 else f"{len(pods)} pods prefer other nodes"
+    return (
+        f"{prefer} than the plan gives: preferences and ladders come last in it, after GPUs placed and nodes opened; "
+        f"`simulate` weighs them pod by pod"
     )
 
 

@@ -58,8 +58,8 @@ def _outcome(report: DefragReport) -> str:
 
 def _next(report: DefragReport) -> str:
     return (
-        f"Next: cordon {report['node']}; evict the pods in this order, the next one when the successor of the one before "
-        f"runs; then uncordon {report['node']} (docs/defrag.md)."
+        f"Next: cordon {report['node']}; evict the pods in this order, the next one when the successor of the one "
+        f"before runs; then uncordon {report['node']} (docs/defrag.md)."
     )
 
 

@@ -22,8 +22,10 @@ from extender.packing.fit import filter_nodes, static_verdicts
 from extender.packing.gangs import Gang, GangKey, gang_key, gangs_of
 from extender.packing.resources import MAX_AMOUNT, PODS, countable, minus, plus
 from extender.packing.snapshot import Snapshot
-from extender.packing.table import BoolVector, IntMatrix, IntVector, NodeTable, frozen
+from extender.packing.table import BoolVector, IntMatrix, IntVector, NodeTable, Rows, frozen
 from extender.packing.types import PodInfo
+
+_ALL: Final = slice(None)
 
 ABSENT: Final = -1
 """Free amount of a resource that no node names: not even a request for nothing is compared with it."""
@@ -168,10 +170,20 @@ class PackingProblem:
             case Goal.OTHERS:
                 return sum(n for n, c in ours if not c.gpus)
             case Goal.OPENED:
-                return int((self.unused & (taken > 0)).sum())
+                return int(self.opened(taken).sum())
             case Goal.PARTIAL:
-                left = self.gpus_free - taken
-                return int(((left > 0) & (left < self.gpus_total)).sum())
+                return int(self.partial(taken).sum())
+
+    def opened(self, taken: IntVector, rows: Rows | slice = _ALL) -> BoolVector:
+        """Return which of some rows are unused GPU nodes no longer, given int64 [row] GPUs taken of them."""
+        found: BoolVector = self.unused[rows] & (taken > 0)
+        return found
+
+    def partial(self, taken: IntVector, rows: Rows | slice = _ALL) -> BoolVector:
+        """Return which of some rows are left with some GPUs free and some not."""
+        left = self.gpus_free[rows] - taken
+        found: BoolVector = (left > 0) & (left < self.gpus_total[rows])
+        return found
 
     def feasible(self, layout: Layout) -> bool:
         """Tell whether a layout keeps to the masks, the amounts, the number of pods, and gangs."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 from functools import partial
 
@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender.packing import planner
+from extender.packing.equal_plans import settled
 from extender.packing.fit import filter_nodes
 from extender.packing.greedy import greedy, one_by_one
 from extender.packing.plan import Status, Why
@@ -174,6 +175,27 @@ def test_a_plan_can_be_carried_out_by_filter(queue):
         if (name := plan.placements[member.uid].node) is not None:
             assert filter_nodes(snapshot, member).fits[snapshot.table.index[name]], member
             snapshot = placed_at(snapshot, member, name)
+
+
+@settings(max_examples=50)
+@given(queue=queues())
+def test_a_settled_plan_is_worth_the_same_and_can_be_carried_out(queue):
+    snapshot, pods = queue
+    problem = PackingProblem.of(snapshot, pods)
+    plan = planner.plan(problem, QUICK)
+    after = settled(snapshot, pods, problem, plan)
+    assert replace(after, placements={}) == replace(plan, placements={})
+    assert after.nodes.keys() == plan.nodes.keys()
+    assert problem.feasible(layout_of(problem, after))
+    assert problem.value(layout_of(problem, after)) == problem.value(layout_of(problem, plan))
+    assert all(after.nodes[uid] == problem.nodes[row] for uid, row in problem.seated.items())
+    assert settled(snapshot, pods, problem, plan) == after
+
+
+def layout_of(problem, plan):
+    rows = {name: row for row, name in enumerate(problem.nodes)}
+    counts = [Counter(rows[plan.nodes[uid]] for uid in group.uids if uid in plan.nodes) for group in problem.classes]
+    return tuple(tuple(sorted(count.items())) for count in counts)
 
 
 @settings(max_examples=50)

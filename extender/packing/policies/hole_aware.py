@@ -175,6 +175,14 @@ def preference(question: Candidates) -> Utilities | float:
     return question.count * (1.0 - np.minimum(matched[question.rows] / best, 1.0))
 
 
+def unmet_wishes(snapshot: Snapshot, pod: PodInfo) -> Utilities:
+    """Return for each node what it costs the pod's own wishes, its ladder and its preferred affinity, in GPUs."""
+    rows = np.arange(len(snapshot))
+    amounts = (columns.free(snapshot, name, rows) for name in (pod.gpu.resource, CPU, MEMORY))
+    question, weights = Candidates(snapshot, pod, rows, *amounts), Weights()
+    return np.zeros(len(rows)) + weights.ladder * ladder(question) + weights.preference * preference(question)
+
+
 def tie(question: Candidates) -> Utilities:
     """Return a trifle per GPU and core left over: the tighter fit wins between equals."""
     left = question.gpus - question.count
