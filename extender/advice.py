@@ -137,6 +137,8 @@ def _amount(resource: str, amount: int) -> str:
 
 def _for_never(view: Snapshot, pod: PodInfo, hints: SelectorHints) -> str:
     """Say what is too large for the nodes the pod may use; if it may use none, what keeps it off those large enough."""
+    if not len(view):
+        return "the input has no nodes; `kubectl get nodes,pods -A -o json` prints nodes and pods"
     static = static_verdicts(view.table, pod.constraints, pod.gpu)
     large = np.ones(len(view), dtype=np.bool_)
     for resource, amount in _wanted(pod):

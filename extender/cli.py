@@ -23,6 +23,7 @@ from extender.clitools import (
     config_option,
     load,
     named_pods,
+    note_without_pods,
     once,
     output_option,
     read_cluster,
@@ -118,8 +119,7 @@ def serve(
 def gpus(clusters: tuple[str, ...], config_file: Path | None, output: str) -> None:
     """Show every node's GPUs: how many, whose, and what is free."""
     dump = read_cluster(clusters, load(config_file))
-    if dump.nodes and not dump.pods:
-        note("the dump has no pods, so every GPU counts as free; `kubectl get nodes,pods -A` prints both")
+    note_without_pods(dump)
     report = reports.gpus_report(Snapshot.of(dump.nodes, dump.pods), dump.warnings)
     finish(report, output, tables.render_gpus)
 
@@ -141,6 +141,8 @@ def fit(
     config = load(config_file)
     dump = read_cluster(clusters, config)
     given = read_pods([read_source(pod_file)], GpuRules.of(config.gpus)) if pod_file else None
+    if given is None:
+        note_without_pods(dump)
     pods = _asked_pods(dump.pods, pod_name) if given is None else named_pods(given.pods, pod_name)
     warnings = (*dump.warnings, *(given.warnings if given else ()))
     files = [*clusters, *([pod_file] if pod_file else [])]
@@ -213,11 +215,9 @@ def simulate_command(  # noqa: PLR0913, PLR0917 - one argument per option
     """Place arriving pods as kube-scheduler would with this extender beside it."""
     profile = STOCK_PROFILES.get(policy or "")
     if policy is not None and policy not in {*STOCK_PROFILES, *REGISTRY}:
-        names = ", ".join(sorted(REGISTRY))
-        raise InputError(
-            f"--policy {policy}: must be one of {names}; or, for kube-scheduler alone, {' or '.join(STOCK_PROFILES)}"
-            f"{nearest(policy, [*REGISTRY, *STOCK_PROFILES])}"
-        )
+        names = ", ".join([*sorted(REGISTRY), *STOCK_PROFILES])
+        meant = nearest(policy, [*REGISTRY, *STOCK_PROFILES])
+        raise InputError(f"--policy {policy}: {f'there is no such policy{meant}' if meant else f'not one of {names}'}")
     config = load(config_file, **{"scoring.policy": None if profile else policy})
     once([*clusters, *([arrivals] if arrivals else [])])
     dump = read_cluster(clusters, config)

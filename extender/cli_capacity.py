@@ -15,6 +15,7 @@ from extender.clitools import (
     config_option,
     load,
     named_pods,
+    note_without_pods,
     once,
     output_option,
     read_cluster,
@@ -72,6 +73,7 @@ def defrag(  # noqa: PLR0913, PLR0917 - one argument per option
     if (pod_name is None) == (hole is None):
         raise InputError("defrag takes --pod NS/NAME or --hole N[:MODEL], one of them")
     dump = read_cluster(clusters, load(config_file))
+    note_without_pods(dump)
     wanted = _hole(hole) if hole is not None else _waiting(dump.pods, pod_name or "")
     report = moves.defrag_report(dump, wanted, Goal(minimize), bare_pods=_BARE_PODS[bare_pods])
     finish(report, output, tables_capacity.render_defrag, ok=report["possible"])
@@ -100,6 +102,7 @@ def buy(
     once([*clusters, *([node_file] if node_file else [])])
     config = load(config_file)
     dump = read_cluster(clusters, config)
+    note_without_pods(dump)
     offered = read_dumps([read_source(node_file)], GpuRules.of(config.gpus)).nodes if node_file else None
     report = buy_report(dump, like=like, offered=offered)
     lost = [row["pod"] for row in report["unplaced"]]

@@ -13,6 +13,7 @@ from extender.clitools import (
     command_about,
     config_option,
     load,
+    note_without_pods,
     output_option,
     read_cluster,
     scheduler_option,
@@ -48,6 +49,7 @@ def plan_command(
     from extender.packing import planner  # noqa: PLC0415
 
     dump = read_cluster(clusters, load(config_file))
+    note_without_pods(dump)
     for kind in whatif.left_out(dump.pods, schedulers):
         note(kind)
     queue = plan_report.Queue.of(Snapshot.of(dump.nodes, dump.pods), whatif.queued(dump.pods, schedulers))

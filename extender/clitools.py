@@ -21,6 +21,7 @@ from extender.spelling import closest
 from extender.terminal import note
 
 STDIN: Final = "-"
+_BOTH: Final = "`kubectl get nodes,pods -A -o json` prints both"
 # Names of pods are long and much alike.
 _ALIKE: Final = 0.75
 
@@ -70,8 +71,14 @@ def read_cluster(clusters: Sequence[str], config: Config) -> ClusterDump:
     once(clusters)
     dump = read_dumps([read_source(name) for name in clusters], GpuRules.of(config.gpus))
     if not dump.nodes:
-        note("the dump has no nodes")
+        note(f"the dump has no nodes; {_BOTH}")
     return dump
+
+
+def note_without_pods(dump: ClusterDump) -> None:
+    """Say on standard error that a dump has nodes and no pods, and what prints both."""
+    if dump.nodes and not dump.pods:
+        note(f"the dump has no pods, so every GPU counts as free; {_BOTH}")
 
 
 def command_about(command: str, pod: str, files: Sequence[str], config_file: Path | None = None) -> str:

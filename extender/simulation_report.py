@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypedDict
 
-from extender.packing.fragmentation import JOB_SIZES, free_gpus, stranded_by_size
+from extender.packing.fragmentation import JOB_SIZES, free_gpus, measure, most_on_a_node, stranded_by_size
 from extender.packing.snapshot import Snapshot
 from extender.packing.types import PodInfo
 from extender.simulate import KubeScheduler, Placement, schedule_all
@@ -22,7 +22,9 @@ class PlacementRow(TypedDict):
 class SimulationSummary(TypedDict):
     """Totals over the arrivals.
 
-    ``stranded_gpus`` says by job size how many free whole GPUs are left in pieces too small for such a pod.
+    ``stranded_gpus`` says by job size how many free whole GPUs are left in pieces too small for such a pod;
+    ``largest_node`` how many whole GPUs the largest node offers, pods larger than that have no room anywhere.
+    ``starved_gpus``: how many of the free ones lack the CPU or memory that pods here typically ask for per GPU.
     """
 
     arrived: int
@@ -32,6 +34,8 @@ class SimulationSummary(TypedDict):
     gpus_placed: int
     free_gpus: int
     stranded_gpus: dict[str, int]
+    largest_node: int
+    starved_gpus: int
 
 
 class SimulationReport(TypedDict):
@@ -61,4 +65,6 @@ def _summary(placements: list[Placement], snapshot: Snapshot) -> SimulationSumma
         "gpus_placed": sum(p.pod.gpu.count for p in placed),
         "free_gpus": sum(free_gpus(snapshot, resource) for resource in whole),
         "stranded_gpus": {str(size): sum(found[size] for found in stranded) for size in JOB_SIZES},
+        "largest_node": max((most_on_a_node(snapshot, resource) for resource in whole), default=0),
+        "starved_gpus": sum(model.starved for model in measure(snapshot)),
     }

@@ -30,6 +30,8 @@ _STYLE: Final = {"fits": "green", "busy": "yellow", "never": "red", "gated": "cy
 
 def render_gpus(report: GpusReport) -> RenderableType:
     """Return the tables of `gpus`: models first, then nodes, then warnings."""
+    if not report["nodes"]:
+        return Group(Text("No node has GPUs."), *warning_lines(report["warnings"]))
     models = IfItFits(
         _models(report["summary"]), lambda: Group(*chain.from_iterable(map(_model_entry, report["summary"])))
     )
@@ -48,7 +50,7 @@ def render_fit(report: FitReport) -> RenderableType:
 
 def _models(rows: Sequence[ModelRow]) -> Table:
     named = _resource_column(rows)
-    table = plain_table("model", *named)
+    table = _whole_words(plain_table("model", *named))
     for name in ("nodes", "capacity", "used", "free", "off", "withdrawn", "largest", _PODS_OF):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
@@ -81,7 +83,7 @@ def _named(row: GpuRow | ModelRow) -> Text:
 
 def _nodes(rows: Sequence[GpuRow]) -> Table:
     named = _resource_column(rows)
-    table = plain_table("node", "model", *named)
+    table = _whole_words(plain_table("node", "model", *named))
     for name in ("capacity", "used", "free"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("state", no_wrap=True)
@@ -100,6 +102,13 @@ def _node_entry(row: GpuRow) -> Iterator[RenderableType]:
     yield Entry(Text(row["node"]), Text.assemble(_named(row), "  ", ", ".join(words)))
     if row["pods"]:
         yield hanging("    ", _holders(row))
+
+
+def _whole_words(table: Table) -> Table:
+    """Keep what is in the columns so far on one line; rich would break long names before lists of pods."""
+    for column in table.columns:
+        column.no_wrap = True
+    return table
 
 
 def _resource_column(rows: Sequence[GpuRow] | Sequence[ModelRow]) -> list[str]:
@@ -167,12 +176,17 @@ def _reasons(reasons: Mapping[str, str]) -> list[str]:
 def render_simulation(report: SimulationReport) -> RenderableType:
     """Return the report of `simulate` as a table, arrivals in order, with the totals below."""
     total = report["summary"]
-    stranded = ", ".join(f"{gpus} for {size}-GPU pods" for size, gpus in total["stranded_gpus"].items() if gpus)
-    lines = [
-        _placed(total),
-        f"{total['free_gpus']} whole GPUs left free; of these are in pieces too small: {stranded or 'none'}.",
-    ]
+    lines = [_placed(total), *_left_free(total)]
     return Group(_placements(report["placements"]), *lines, *warning_lines(report["warnings"]))
+
+
+def _left_free(total: SimulationSummary) -> Iterator[str]:
+    sizes = {size: gpus for size, gpus in total["stranded_gpus"].items() if gpus and int(size) <= total["largest_node"]}
+    stranded = ", ".join(f"{gpus} for {size}-GPU pods" for size, gpus in sizes.items())
+    yield f"{total['free_gpus']} whole GPUs left free; of these are in pieces too small: {stranded or 'none'}."
+    if total["starved_gpus"]:
+        lack = "of the free ones lack the CPU or memory that pods here typically ask for per GPU"
+        yield f"{total['starved_gpus']} {lack}."
 
 
 def _placed(total: SimulationSummary) -> str:

@@ -5,6 +5,7 @@ Nothing here reads a Snapshot; a `World` is nodes, pods and bookings. The polici
 
 from __future__ import annotations
 
+import math
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -161,12 +162,24 @@ def judge_model(pod: PodInfo, node: NodeInfo) -> Judgement | None:
         names = [wish.name for wish in gpu.types]
         listed = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
         return Judgement(f"GPU model {model.label} is not one of {listed}", never=True)
-    what = {
-        Match.TOO_LITTLE_MEMORY: "GPU memory",
-        Match.OLD_CUDA: "CUDA level",
-        Match.OLD_COMPUTE: "GPU compute capability",
-    }
-    return Judgement(f"{what[verdict]} is below the pod's minimum", never=True)
+    if verdict is Match.TOO_LITTLE_MEMORY:
+        assert model.memory_mib is not None
+        assert gpu.min_memory_mib is not None
+        what = "GPU memory"
+        have, want = (
+            f"{tenths / 10:g}Gi"
+            for tenths in (math.floor(model.memory_mib / 102.4), math.ceil(gpu.min_memory_mib / 102.4))
+        )
+    elif verdict is Match.OLD_CUDA:
+        what, (have, want) = "CUDA level", map(dotted, (model.cuda, gpu.min_cuda))
+    else:
+        what, (have, want) = "GPU compute capability", map(dotted, (model.compute, gpu.min_compute))
+    return Judgement(f"{what} is below the pod's minimum ({have} of {want})", never=True)
+
+
+def dotted(level: tuple[int, int] | None) -> str:
+    assert level is not None
+    return f"{level[0]}.{level[1]}"
 
 
 def judge_resources(world: World, pod: PodInfo, node: NodeInfo) -> Judgement:

@@ -85,15 +85,20 @@ def read_pods(sources: Iterable[Source], rules: GpuRules) -> PodDump:
     """Read pods that are to arrive: bound, running and finished ones too, so that a dump can be replayed.
 
     Raises:
-        DumpError: one line that names source, item and field.
+        DumpError: one line that names source, item and field; too for objects among which there is no pod.
     """
-    merge = _Merge(rules)
+    merge, other = _Merge(rules), None
     for source, data in sources:
         for item in read_items(source, data):
             if item.kind == _POD:
                 merge.live(merge.raw_pod(item))
             else:
                 merge.others[source, item.kind] += 1
+                other = other or item
+    if other is not None and not merge.pods:
+        raise other.fault(
+            "there is no Pod; give one, such as spec.template of what makes it, with kind: Pod and a name"
+        )
     pods = tuple(map(_as_new, merge.pods.values()))
     return PodDump(pods, (*merge.all_warnings(), *misnamed_gpus(pods, rules)))
 

@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from extender.packing.gpu import GpuRequest, Match
+from extender.packing.gpu import GpuModel, GpuRequest, Match
 from extender.packing.labels import Labels
 from extender.packing.occupancy import held_by
 from extender.packing.resources import PODS, minus
@@ -186,9 +186,6 @@ def _taint_rejections(table: NodeTable, tolerated: TolerationSet) -> Iterator[tu
 
 
 _MODEL_TEXT: Final[Mapping[Match, str]] = {
-    Match.TOO_LITTLE_MEMORY: "GPU memory is below the pod's minimum",
-    Match.OLD_CUDA: "CUDA level is below the pod's minimum",
-    Match.OLD_COMPUTE: "GPU compute capability is below the pod's minimum",
     Match.UNKNOWN: "GPU model of the node is not known yet",
     Match.UNKNOWN_MEMORY: "GPU memory of the node is not known yet",
     Match.UNKNOWN_CUDA: "CUDA level of the node is not known yet",
@@ -205,9 +202,29 @@ def _model_rejections(table: NodeTable, gpu: GpuRequest) -> Iterator[tuple[BoolV
             case Match.WRONG_MODEL:
                 text = f"GPU model {model.label} is not one of {_listed(gpu)}"
                 yield column.codes == code, Reason(Cause.GPU_MODEL, text, resolvable=False)
+            case Match.TOO_LITTLE_MEMORY | Match.OLD_CUDA | Match.OLD_COMPUTE as level:
+                text = _below(level, gpu, model)
+                yield column.codes == code, Reason(Cause.GPU_MODEL, text, resolvable=False)
             case other:
                 resolvable = other.unsure
                 yield column.codes == code, Reason(Cause.GPU_MODEL, _MODEL_TEXT[other], resolvable=resolvable)
+
+
+def _below(level: Match, gpu: GpuRequest, model: GpuModel) -> str:
+    match level:
+        case Match.TOO_LITTLE_MEMORY:
+            # The tenth of a GiB below and above, so that the two differ.
+            have, want = 10 * (model.memory_mib or 0) // 1024, -(-10 * (gpu.min_memory_mib or 0) // 1024)
+            return f"GPU memory is below the pod's minimum ({have / 10:g}Gi of {want / 10:g}Gi)"
+        case Match.OLD_CUDA:
+            return f"CUDA level is below the pod's minimum ({_dotted(model.cuda)} of {_dotted(gpu.min_cuda)})"
+        case _:
+            levels = f"{_dotted(model.compute)} of {_dotted(gpu.min_compute)}"
+            return f"GPU compute capability is below the pod's minimum ({levels})"
+
+
+def _dotted(level: tuple[int, int] | None) -> str:
+    return ".".join(map(str, level or ()))
 
 
 def _listed(gpu: GpuRequest) -> str:

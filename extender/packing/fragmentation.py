@@ -155,6 +155,11 @@ def free_gpus(snapshot: Snapshot, resource: str) -> int:
     return total(_free_on_open_nodes(snapshot, resource))
 
 
+def most_on_a_node(snapshot: Snapshot, resource: str) -> int:
+    """Return the most whole GPUs that one node offers to pods, be they free or held."""
+    return int(snapshot.allocatable_of(resource)[snapshot.table.whole(resource)].max(initial=0))
+
+
 def _free_on_open_nodes(snapshot: Snapshot, resource: str) -> IntVector:
     return snapshot.free_of(resource)[snapshot.table.whole(resource) & snapshot.table.open]
 
@@ -165,8 +170,7 @@ def _by_size(free: IntVector, size: int) -> SizeFragmentation:
 
 def _sizes(snapshot: Snapshot, resource: str) -> tuple[int, ...]:
     # Sizes no node has are left out: they say nothing of the free GPUs, and their number would be up to the users.
-    offered = snapshot.allocatable_of(resource)[snapshot.table.whole(resource)]
-    largest = min(int(offered.max(initial=0)), _LARGEST_SIZE)
+    largest = min(most_on_a_node(snapshot, resource), _LARGEST_SIZE)
     asked = {pods.gpu.count for pods in snapshot.mix.counts if pods.gpu.whole and pods.gpu.resource == resource}
     return tuple(sorted({*JOB_SIZES, *(size for size in asked if 0 < size <= largest)}))
 

@@ -18,6 +18,7 @@ def run(*arguments, stdin=b"", **env):
     )
 
 
+A_JOB = b'{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"j","namespace":"ml"}}'
 POD_BIG = b'{"kind":"Pod","metadata":{"name":"big","namespace":"ml"},"spec":{"containers":[]}}'
 
 
@@ -136,9 +137,14 @@ def test_simulate_takes_the_stock_scheduler_and_any_policy(cluster, arrivals):
         (["gpus", "--cluster", "-"], b"\xff\xfe", "standard input"),
         (["gpus", "--cluster", "-"], b'{"kind":"List","items":[{"kind":"Node","metadata":{"name":5}}]}', "name"),
         (["simulate", "--cluster", "-"], b'{"kind":"List","items":[]}', "--arrivals"),
-        (["simulate", "--cluster", "-", "--policy", "best", "--queue"], b"{}", "must be one of"),
-        (["simulate", "--cluster", "-", "--policy", "best", "--queue"], b"{}", "kube-scheduler-most-allocated"),
+        (["simulate", "--cluster", "-", "--policy", "optimal", "--queue"], b"{}", "not one of balance+fgd, "),
+        (["simulate", "--cluster", "-", "--policy", "optimal", "--queue"], b"{}", "kube-scheduler-most-allocated"),
         (["simulate", "--cluster", "-", "--policy", "fdg", "--queue"], b"{}", "did you mean fgd?"),
+        (
+            ["fit", "--cluster", "docs/examples/in-pieces.yaml", "--pod-file", "-"],
+            A_JOB,
+            "item 1 (Job of batch/v1 ml/j)",
+        ),
         (["fit", "--cluster", "-", "--pod", "a/b"], b'{"kind":"List","items":[]}', "there is no such pod"),
         (["fit", "--cluster", "-", "--pod", "ml/bigg"], POD_BIG, "; did you mean ml/big?"),
         (["fit", "--cluster", "-", "--pod", "default/big"], POD_BIG, "; did you mean ml/big?"),

@@ -237,6 +237,14 @@ def test_arrivals_keep_their_order_and_are_as_new():
     assert given.warnings == ("two: ignored 1 items of other kinds: Node 1",)
 
 
+def test_what_makes_pods_is_no_pod():
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": "ml"}}
+    with pytest.raises(DumpError, match=r"one: item 1 \(Job of batch/v1 ml/j\): there is no Pod; give one"):
+        read_pods([("one", listing(job, NODE))], RULES)
+    assert read_pods([("one", listing(job, a_pod("p")))], RULES).warnings
+    assert read_pods([("one", listing())], RULES).pods == ()
+
+
 def test_a_gated_arrival_stays_gated():
     assert read_pods([("one", listing(a_pod("p", schedulingGates=[{"name": "g"}])))], RULES).pods[0].gated
 

@@ -93,6 +93,28 @@ def test_a_wide_terminal_gets_the_tables():
     assert "pods of 1/2/4/8" in text
 
 
+@pytest.mark.parametrize("width", range(76, 140, 4))
+def test_no_width_breaks_the_name_of_a_model(width):
+    nodes = [h100(f"gpu-{number}").build() for number in range(2)]
+    pods = [pod(f"a-pod-with-a-name-{number}").gpus(1).on("gpu-0").build() for number in range(4)]
+    text = printed(render_gpus(gpus_report(Snapshot.of(nodes, pods))), width)
+    assert text.count(H100) == 3
+
+
+def test_without_gpus_there_is_no_table():
+    assert printed(render_gpus(gpus_report(Snapshot.of([node("plain").build()])))) == "No node has GPUs.\n"
+
+
+def test_what_is_left_free_is_of_use_to_pods_that_exist():
+    waiting = [pod("p").gpus(4).cpu(16).build()]
+    start = Snapshot.of([h100("n").build()], [pod("hog").cpu(94).on("n").build(), *waiting])
+    report = simulation_report(KubeScheduler(start), waiting, ())
+    assert (report["summary"]["stranded_gpus"]["16"], report["summary"]["largest_node"]) == (8, 8)
+    text = printed(render_simulation(report))
+    assert "8 whole GPUs left free; of these are in pieces too small: none.\n" in text
+    assert "8 of the free ones lack the CPU or memory that pods here typically ask for per GPU.\n" in text
+
+
 @pytest.mark.parametrize("width", [80, 60, 40])
 def test_broken_lines_of_fit_go_on_below_their_text(width):
     nodes = [h100(f"node-{number}", 4).build() for number in range(9)]
