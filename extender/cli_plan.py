@@ -43,8 +43,9 @@ def plan_command(
 ) -> None:
     """Place the dump's whole queue at once, and prove how much of it can be placed.
 
-    By priority, the highest first: as many GPUs as possible, then as few unused nodes opened as possible. Groups of
-    pods (coscheduling, Kueue, Volcano, JobSet, KubeRay, Kubeflow) start as a whole or not at all.
+    By priority, the highest first: as many GPUs as possible, then as few unused nodes opened as possible; what pods
+    prefer comes last. Groups of pods (coscheduling, Kueue, Volcano, JobSet, KubeRay, Kubeflow) start as a whole or not
+    at all.
     """
     from extender.packing import planner  # noqa: PLC0415
 

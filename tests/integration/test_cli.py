@@ -106,6 +106,40 @@ def test_plan_has_the_keys_of_the_contract_and_ends_with_one_while_a_pod_has_no_
     done = run("plan", "--cluster", cluster, "--cluster", path)
     assert done.returncode == 1
     assert b"0 of 1 pods placed" in done.stdout
+    command = done.stdout.decode().partition("what would help:\n")[2].splitlines()[0]
+    assert run(*shlex.split(command)[1:]).stdout.startswith(f"ml/{pod['metadata']['name']} ".encode())
+
+
+def test_plan_tells_who_would_rather_be_elsewhere(tmp_path):
+    amounts = {"nvidia.com/gpu": "8", "pods": "110"}
+    nodes = [
+        {
+            "kind": "Node",
+            "metadata": {"name": name, "labels": {"nvidia.com/gpu.product": model}},
+            "status": {"allocatable": amounts},
+        }
+        for name, model in (("a", "NVIDIA-A100-SXM4-80GB"), ("h", "NVIDIA-H100-80GB-HBM3"))
+    ]
+    limits = {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "2"}}}]}
+    ladders = {"one": "H100, A100=5", "two": "H100, A100=5", "three": "A100, H100=5"}
+    pods = [
+        {"kind": "Pod", "metadata": {"name": name, "annotations": {"gpu-extender.io/types": types}}, "spec": limits}
+        for name, types in ladders.items()
+    ]
+    dump = json.dumps({"kind": "List", "items": [*nodes, *pods]}).encode()
+    done = run("plan", "--cluster", "-", "-o", "json", stdin=dump)
+    assert {row["node"] for row in json.loads(done.stdout)["placements"]} == {"h"}
+    assert done.stderr.startswith(b"note: default/three prefers another node than the plan gives")
+
+
+@pytest.mark.parametrize("command", [["fit"], ["gpus"], ["buy"], ["plan"], ["defrag", "--hole", "8"]])
+def test_what_an_incomplete_dump_lacks_is_said_with_what_prints_it(command):
+    a_node = b'{"kind":"Node","metadata":{"name":"n"},"status":{"allocatable":{"nvidia.com/gpu":"8","pods":"9"}}}'
+    both = b"`kubectl get nodes,pods -A -o json` prints both\n"
+    assert run(*command, "--cluster", "-", stdin=a_node).stderr == (
+        b"note: the dump has no pods, so every GPU counts as free; " + both
+    )
+    assert run(*command, "--cluster", "-", stdin=POD_BIG).stderr == b"note: the dump has no nodes; " + both
 
 
 def test_the_warnings_of_a_plan_are_in_the_report_and_below_the_table(cluster):

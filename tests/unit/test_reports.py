@@ -350,7 +350,7 @@ def test_what_is_not_modelled_is_a_warning_of_the_pod_asked_about():
 def test_a_cluster_without_nodes_has_an_answer():
     row = fit([], [], pod("p").gpus(1).build())
     assert row["verdict"] == "never: none of 0 nodes can take it, whatever leaves"
-    assert row["remedy"]
+    assert row["remedy"] == "the input has no nodes; `kubectl get nodes,pods -A -o json` prints nodes and pods"
 
 
 def test_requests_name_their_units():
