@@ -6,6 +6,7 @@ The verdict starts with one word: `gated`, `fits`, `busy` or `never`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -21,6 +22,9 @@ from extender.packing.victims import eviction_helps
 from extender.selectorhints import SelectorHints
 
 _MIB: Final = 2**20
+# Nodes on which evictions are tried out for a hint, and how many that help are enough.
+_LOOKED_AT: Final = 500
+_NAMED: Final = 3
 WHICH_TO_MOVE: Final = "; which to move: "
 """What stands between a remedy and the command that finds the moves."""
 
@@ -93,10 +97,16 @@ def _for_busy(view: Snapshot, pod: PodInfo, verdicts: Verdicts, busy: BoolVector
 
 def _preempting(view: Snapshot, pod: PodInfo, busy: BoolVector) -> str:
     """Return words about the nodes on which evicting pods of lower priority would let the pod in, "" without any."""
-    names = [view.table.names[row] for row in np.flatnonzero(busy).tolist() if eviction_helps(view, pod, [row])]
-    if not names or not pod.may_preempt:
+    lowest = view.remember("lowest priority", None, lambda: _lowest_priority(view))
+    if not pod.may_preempt or lowest is None or pod.priority <= lowest:
         return ""
-    return f"let kube-scheduler preempt: it may evict pods of lower priority on {any_of(names)}"
+    rows = np.flatnonzero(busy)[:_LOOKED_AT].tolist()
+    names = list(islice((view.table.names[row] for row in rows if eviction_helps(view, pod, [row])), _NAMED))
+    return f"let kube-scheduler preempt: it may evict pods of lower priority on {any_of(names)}" if names else ""
+
+
+def _lowest_priority(view: Snapshot) -> int | None:
+    return min((pod.priority for group in view.pods for pod in group), default=None)
 
 
 def scarce_in_all(view: Snapshot, amounts: Iterable[tuple[str, int]], rows: BoolVector) -> str:

@@ -269,10 +269,14 @@ def _warnings(dump: ClusterDump) -> Iterator[str]:
 
 def _cordoned(snapshot: Snapshot, waiting: Iterable[PodInfo]) -> Iterator[str]:
     """Yield a line for each choice of cordoned nodes of which one would take pods that fit nowhere now."""
+    alike: dict[object, list[PodInfo]] = {}
+    for pod in waiting:
+        key = (tuple(sorted(pod.requests.items())), pod.constraints, pod.gpu, pod.priority)
+        alike.setdefault(key, []).append(pod)
     choices: dict[str, list[PodInfo]] = {}
-    for pod in waiting if snapshot.table.unschedulable.any() else ():
-        if not filter_nodes(snapshot, pod).fits.any() and (names := to_uncordon(snapshot, pod)):
-            choices.setdefault(any_of(names), []).append(pod)
+    for pods in alike.values():
+        if (names := to_uncordon(snapshot, pods[0])) and not filter_nodes(snapshot, pods[0]).fits.any():
+            choices.setdefault(any_of(names), []).extend(pods)
     for nodes, pods in choices.items():
         yield f"before you buy: uncordoning {nodes} would let {any_of([pod.key for pod in pods])} in now"
 

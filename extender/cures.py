@@ -32,7 +32,7 @@ _WORDS: Final[Mapping[Cause, str]] = {
 
 def to_uncordon(view: Snapshot, pod: PodInfo) -> list[str]:
     """Return the cordoned nodes that would take the pod now if they were uncordoned, by name."""
-    if _bears_cordons(pod):
+    if _bears_cordons(pod) or not view.table.unschedulable.any():
         return []
     taken = filter_nodes(view, _tolerating(pod, UNSCHEDULABLE_KEY)).fits & view.table.unschedulable
     return [view.table.names[row] for row in np.flatnonzero(taken).tolist()]
@@ -47,7 +47,7 @@ def uncordoning(view: Snapshot, pod: PodInfo) -> str:
 def any_of(names: Sequence[str]) -> str:
     """Return words for any one of some names, of which there is one at least."""
     if len(names) > 2:  # noqa: PLR2004 - more than can be named
-        return f"{names[0]} or one of {len(names) - 1} others"
+        return f"{names[0]}, {names[1]} or another"
     return " or ".join(names)
 
 

@@ -270,7 +270,7 @@ def test_a_cordoned_node_that_would_take_the_pod_now_is_the_first_cure():
     assert row["verdict"].startswith("busy: 1 of 4 nodes")
     assert (row["remedy"] or "").startswith("uncordon idle or next, which would take it now; or wait for")
     assert fit([], shut, pod("p").gpus(8).build())["remedy"] == (
-        "uncordon full or one of 2 others, which would take it now"
+        "uncordon full, idle or another, which would take it now"
     )
     assert "uncordon" not in (fit(held, [h100("a").build(), shut[0]], pod("p").gpus(8).build())["remedy"] or "")
 
