@@ -102,7 +102,8 @@ def _nodes_to_buy(report: BuyReport) -> str:
 
 
 def _running(row: RunningRow) -> str:
+    where = "1 node" if row["in_use"] == 1 else f"{row['in_use']} nodes"
     if row["nodes"] is None:
-        return f"The GPU pods that run are on {row['in_use']} nodes."
+        return f"The GPU pods that run are on {where}."
     proved = "" if row["status"] == Status.OPTIMAL else f" (not proved: at least {row['bound']})"
-    return f"The GPU pods that run are on {row['in_use']} nodes; packed anew they would fit on {row['nodes']}{proved}."
+    return f"The GPU pods that run are on {where}; packed anew they would fit on {row['nodes']}{proved}."
