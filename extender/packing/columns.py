@@ -8,12 +8,13 @@ prices ``p >= 0`` and multipliers ``m >= 0`` of the levels already fixed at valu
           + sum over classes of pods * max over types of (worth + m * GPUs - price of its shape)  - sum of m * V
 
 is an upper bound of the level, or of the sum of several (weak duality), so it is computed in integers from prices
-rounded to 2^-20. A gang counts with the sum over its classes, or 0.
+rounded to 2^-20. A gang counts with the best choice of as many of its pods as it needs, or 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -85,19 +86,34 @@ class PriceProblem:
     def _add_pods(self) -> None:
         lp = self._lp
         gangs = {gang: lp.NumVar(0.0, 1.0, "") for gang in self._reduction.gangs()}
+        enough = self._enough(gangs)
         for bundle in self._bundles:
             if bundle.gang < 0:
                 supply = lp.Constraint(-lp.infinity(), float(bundle.pods))
             else:
-                supply = lp.Constraint(0.0, 0.0)
+                supply = lp.Constraint(-lp.infinity() if bundle.gang in enough else 0.0, 0.0)
                 supply.SetCoefficient(gangs[bundle.gang], -float(bundle.pods))
             for kind in bundle.types:
                 variable = lp.NumVar(0.0, lp.infinity(), "")
                 supply.SetCoefficient(variable, 1.0)
+                if bundle.gang in enough:
+                    enough[bundle.gang].SetCoefficient(variable, 1.0)
                 self._links[kind, bundle.shape].SetCoefficient(variable, 1.0)
                 self._objective.SetCoefficient(variable, float(self._worth(bundle)))
                 for (level, _), floor in zip(self._fixed, self._floors, strict=True):
                     floor.SetCoefficient(variable, float(bundle.worth(level)))
+
+    def _enough(self, gangs: Mapping[int, pywraplp.Variable]) -> dict[int, pywraplp.Constraint]:
+        """Add for each gang that may start without some of its pods that it starts with enough of them."""
+        pods = Counter[int]()
+        for bundle in self._bundles:
+            pods[bundle.gang] += bundle.pods
+        found = {}
+        for gang, least in self._reduction.least_gpu_pods().items():
+            if least < pods[gang]:
+                found[gang] = self._lp.Constraint(0.0, self._lp.infinity())
+                found[gang].SetCoefficient(gangs[gang], -float(max(0, least)))
+        return found
 
     def _add_column(self, column: Column) -> None:
         state, pattern = column
@@ -164,16 +180,17 @@ class PriceProblem:
 
     def _gains(self, prices: IntMatrix, multipliers: list[int]) -> list[int]:
         """Return what the pods of each class or gang gain at the prices, times SCALE."""
-        singles, gangs = [], dict[int, int]()
+        singles, gangs = [], dict[int, list[tuple[int, int]]]()
         for bundle in self._bundles:
             worth = self._worth(bundle) * SCALE
             worth += sum(m * bundle.worth(level) for m, (level, _) in zip(multipliers, self._fixed, strict=True))
-            gain = bundle.pods * (worth - int(prices[list(bundle.types), bundle.shape].min()))
+            gain = worth - int(prices[list(bundle.types), bundle.shape].min())
             if bundle.gang < 0:
-                singles.append(max(0, gain))
+                singles.append(max(0, gain) * bundle.pods)
             else:
-                gangs[bundle.gang] = gangs.get(bundle.gang, 0) + gain
-        return [*singles, *(max(0, gain) for gain in gangs.values())]
+                gangs.setdefault(bundle.gang, []).append((gain, bundle.pods))
+        least = self._reduction.least_gpu_pods()
+        return [*singles, *(max(0, _best_of(parts, least[gang])) for gang, parts in gangs.items())]
 
     def _price(self, prices: IntMatrix) -> bool:
         """Add for each state the pattern worth most; return whether any was worth adding."""
@@ -193,3 +210,12 @@ class PriceProblem:
                 self._add_column(column)
                 found = True
         return found
+
+
+def _best_of(parts: Iterable[tuple[int, int]], least: int) -> int:
+    """Return the most that ``least`` or more pods can gain; ``parts``: (gain of a pod, pods)."""
+    total = 0
+    for gain, pods in sorted(parts, reverse=True):
+        taken = pods if gain > 0 else max(0, min(pods, least))
+        total, least = total + gain * taken, least - taken
+    return total

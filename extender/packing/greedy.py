@@ -1,8 +1,8 @@
 """Best fit decreasing over a packing problem: the baseline, the solver's hint, and the plan when there is no time.
 
 In order of priority the largest pods go first, then those with the fewest nodes to choose from; each goes to the used
-node with the fewest free GPUs that it fits, and to an unused one when there is none. A gang goes as a whole or not at
-all. Deterministic: every order ends in a row or in a place in the queue. No search, no going back.
+node with the fewest free GPUs that it fits, and to an unused one when there is none. Of a gang as many go as it needs,
+or none. Deterministic: every order ends in a row or in a place in the queue. No search, no going back.
 """
 
 from __future__ import annotations
@@ -126,16 +126,22 @@ def units(problem: PackingProblem) -> list[tuple[int, ...]]:
 
 
 def place_unit(fill: Fill, unit: Sequence[int]) -> bool:
-    """Place a unit: as many as fit of a class, all or none of a gang; return whether all are placed."""
+    """Place a unit: as many as fit, but of a gang none where it needs more; return whether that has not happened."""
     classes = fill.problem.classes
     missing = {at: len(classes[at]) - fill.count(at) for at in unit}
     put = [(at, dict(fill.placed[at]), fill.place(at, count)) for at, count in missing.items() if count]
-    whole = all(fill.count(at) == len(classes[at]) for at in unit)
-    if not whole and classes[unit[0]].gang >= 0:
+    starts = _enough(fill, unit)
+    if not starts:
         for at, before, _ in put:
             for row, count in list(fill.placed[at].items()):
                 fill.put(at, row, before.get(row, 0) - count)
-    return whole
+    return starts
+
+
+def _enough(fill: Fill, unit: Sequence[int]) -> bool:
+    """Tell whether so much of a unit is placed that it may stay."""
+    gang = fill.problem.classes[unit[0]].gang
+    return gang < 0 or sum(map(fill.count, unit)) >= fill.problem.gangs[gang].needed
 
 
 def greedy(problem: PackingProblem, kept: Iterable[tuple[int, int, int]] = ()) -> Layout:
@@ -148,8 +154,9 @@ def greedy(problem: PackingProblem, kept: Iterable[tuple[int, int, int]] = ()) -
     fill = Fill.empty(problem)
     for at, row, count in kept:
         fill.keep(at, row, count)
-    _drop_broken_gangs(fill)
-    for unit in units(problem):
+    order = units(problem)
+    _drop_broken_gangs(fill, order)
+    for unit in order:
         place_unit(fill, unit)
     return fill.layout()
 
@@ -168,12 +175,9 @@ def one_by_one(problem: PackingProblem, uids: Iterable[str]) -> Layout:
     return fill.layout()
 
 
-def _drop_broken_gangs(fill: Fill) -> None:
-    """Take away gangs of which only a part has been placed; they are tried again as a whole."""
-    complete: dict[int, bool] = {}
-    for at, group in enumerate(fill.problem.classes):
-        complete[group.gang] = complete.get(group.gang, True) and fill.count(at) == len(group)
-    for at, group in enumerate(fill.problem.classes):
-        if group.gang >= 0 and not complete[group.gang]:
+def _drop_broken_gangs(fill: Fill, order: Iterable[Sequence[int]]) -> None:
+    """Take away gangs of which less is placed than they need; they are tried again."""
+    for unit in order:
+        for at in () if _enough(fill, unit) else unit:
             for row, count in list(fill.placed[at].items()):
                 fill.put(at, row, -count)

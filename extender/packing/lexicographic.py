@@ -61,6 +61,17 @@ class IntegerModel:
         self._variables.append(variable)
         return variable
 
+    def all_or_none(self, placed: Sequence[tuple[cp_model.LinearExprT, int]], least: int, *, hint: bool) -> None:
+        """Let a gang start with at least so many of its pods or not at all; ``placed``: (variables' sum, pods) a class."""
+        starts = self.variable(1, hint)
+        if least >= sum(pods for _, pods in placed):
+            for count, pods in placed:
+                self.model.add(count == pods * starts)
+            return
+        for count, pods in placed:
+            self.model.add(count <= pods * starts)
+        self.model.add(sum(count for count, _ in placed) >= least * starts)
+
     def solve(self, goals: Goals, budget: Budget) -> Result:
         """Maximise each goal in turn, the most important first, until one is not proved; spend from the budget."""
         result = Result()

@@ -29,9 +29,11 @@ class Nodewise:
         self._model = self._integers.model
         self._count: dict[tuple[int, int], cp_model.IntVar] = {}
         self._by_row: dict[int, list[int]] = {}
-        self._gang = {g: self._integers.variable(1, bool(hint[m[0]])) for g, m in reduction.gangs().items()}
-        for at in reduction.placeable:
-            self._add_class(at, dict(hint[at]))
+        placed = {at: self._add_class(at, dict(hint[at])) for at in reduction.placeable}
+        for gang, members in reduction.gangs().items():
+            parts = [(placed[at], len(self._problem.classes[at])) for at in members]
+            hinted = any(hint[at] for at in members)
+            self._integers.all_or_none(parts, self._problem.gangs[gang].needed, hint=hinted)
         for row in self._by_row:
             self._add_room(row)
         self._taken = self._problem.gpus_taken(hint)
@@ -45,7 +47,8 @@ class Nodewise:
                 rows[at][row] = count
         return tuple(tuple(sorted(found.items())) for found in rows), result
 
-    def _add_class(self, at: int, hint: dict[int, int]) -> None:
+    def _add_class(self, at: int, hint: dict[int, int]) -> cp_model.LinearExprT:
+        """Add the variables of a class; return how many of its pods are placed."""
         group = self._problem.classes[at]
         mine = []
         for row in np.flatnonzero(self._reduction.alone[at]).tolist():
@@ -54,8 +57,7 @@ class Nodewise:
             mine.append(self._count[at, row])
         if group.gang < 0:
             self._model.add(sum(mine) <= len(group))
-        else:
-            self._model.add(sum(mine) == len(group) * self._gang[group.gang])
+        return sum(mine)
 
     def _room(self, at: int, row: int) -> int:
         group = self._problem.classes[at]

@@ -93,16 +93,42 @@ def all_fit(problem: PackingProblem, limits: Limits = DEFAULT_LIMITS) -> Status:
     """
     if problem.waiting_gangs:
         return Status.INFEASIBLE
-    flat = replace(problem, classes=tuple(replace(group, priority=0) for group in problem.classes))
-    search = _Search(flat, replace(limits, nodes_too=False), {})
-    wanted = {Level(Goal.GPUS): sum(len(group) * group.gpus for group in flat.classes)}
-    wanted[Level(Goal.OTHERS)] = sum(len(group) for group in flat.classes if not group.gpus)
-    search.run()
-    asked = [level for level in flat.levels if level.counts_pods]
+    search = _flat(problem, limits)
+    classes = search.problem.classes
+    wanted = {Level(Goal.GPUS): sum(len(group) * group.gpus for group in classes)}
+    wanted[Level(Goal.OTHERS)] = sum(len(group) for group in classes if not group.gpus)
+    asked = [level for level in search.problem.levels if level.counts_pods]
     if all(search.value(level) == wanted[level] for level in asked):
         return Status.FEASIBLE
     lost = any(search.bounds[level] < wanted[level] for level in asked)
     return Status.INFEASIBLE if lost else Status.UNKNOWN
+
+
+def some_fit(problem: PackingProblem, limits: Limits = DEFAULT_LIMITS) -> Status:
+    """Answer whether the pods of one gang can start together: all it needs of them, with nothing else placed.
+
+    Args:
+        problem: the pods of one gang alone.
+        limits: what it may take.
+
+    Returns:
+        As ``all_fit``.
+    """
+    if problem.waiting_gangs or all(problem.gangs[at].everyone for at in {c.gang for c in problem.classes} - {-1}):
+        return all_fit(problem, limits)
+    search = _flat(problem, limits)
+    if any(search.layout):
+        return Status.FEASIBLE
+    lost = all(not search.bounds[level] for level in search.problem.levels if level.counts_pods)
+    return Status.INFEASIBLE if lost else Status.UNKNOWN
+
+
+def _flat(problem: PackingProblem, limits: Limits) -> _Search:
+    """Search without priorities, for what is placed alone."""
+    flat = replace(problem, classes=tuple(replace(group, priority=0) for group in problem.classes))
+    search = _Search(flat, replace(limits, nodes_too=False), {})
+    search.run()
+    return search
 
 
 class _Search:
@@ -243,7 +269,7 @@ def _joint_plan(search: _Search, limits: Limits) -> JointPlan:
     reasons = _gang_reasons(search, limits)
     for at, group in enumerate(problem.classes):
         alone = int(search.reduction.alone[at].sum())
-        why = _single_reason(alone) if group.gang < 0 else reasons.get(group.gang, Why.PLACED)
+        why = reasons.get(group.gang) or _single_reason(alone)
         for uid in group.uids:
             row = rows.get(uid)
             placements[uid] = (
@@ -278,10 +304,11 @@ def _single_reason(alone: int) -> Why:
 def _gang_reasons(search: _Search, limits: Limits) -> dict[int, Why]:
     """Return why each gang without a place has none; for the first few it is proved whether it fits together."""
     problem, placeable = search.problem, search.reduction.gangs()
+    started = {group.gang for group, rows in zip(problem.classes, search.layout, strict=True) if rows}
     limits = replace(limits, deterministic_seconds=limits.deterministic_seconds * EXPLAINING_SHARE)
     found: dict[int, Why] = {}
-    for at, group in enumerate(problem.classes):
-        if group.gang < 0 or group.gang in found or search.layout[at]:
+    for group in problem.classes:
+        if group.gang < 0 or group.gang in found or group.gang in started:
             continue
         if group.gang not in placeable:
             found[group.gang] = Why.GANG_MEMBER
@@ -291,7 +318,7 @@ def _gang_reasons(search: _Search, limits: Limits) -> dict[int, Why]:
             alone = replace(
                 problem, classes=tuple(c for c in problem.classes if c.gang == group.gang), waiting_gangs={}
             )
-            found[group.gang] = _TOGETHER[all_fit(alone, limits)]
+            found[group.gang] = _TOGETHER[some_fit(alone, limits)]
     return found
 
 

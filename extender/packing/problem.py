@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 
 from extender.packing.fit import filter_nodes, static_verdicts
-from extender.packing.gangs import Gang, GangKey, gang_key, gangs_of
+from extender.packing.gangs import Gang, GangKey, Quorum, gang_key, gangs_of
 from extender.packing.resources import MAX_AMOUNT, PODS, countable, minus, plus
 from extender.packing.snapshot import Snapshot
 from extender.packing.table import BoolVector, IntMatrix, IntVector, NodeTable, Rows, frozen
@@ -100,7 +100,7 @@ class PackingProblem:
         free: int64 [resource, row]; below zero where a node is overcommitted, ABSENT where no node names it.
         masks: bool [mask, row], the filters that look at no amounts.
         classes: the pods, by priority, the highest first.
-        gangs: those that may start; their classes are placed all or not at all.
+        gangs: those that may start and whose pods depend on one another.
         unused: bool [row], GPU nodes of which no GPU is held.
         gpus_free, gpus_total: int64 [row], GPUs of all resources that count exclusive devices; free is 0 or more.
         seated: uid -> row of the pods that are placed beforehand; ``seated_gpus`` uid -> what they ask for.
@@ -112,7 +112,7 @@ class PackingProblem:
     free: IntMatrix
     masks: BoolVector
     classes: tuple[QueueClass, ...]
-    gangs: tuple[str, ...]
+    gangs: tuple[Quorum, ...]
     unused: BoolVector
     gpus_free: IntVector
     gpus_total: IntVector
@@ -188,7 +188,7 @@ class PackingProblem:
     def feasible(self, layout: Layout) -> bool:
         """Tell whether a layout keeps to the masks, the amounts, the number of pods, and gangs."""
         free = self.free.copy()
-        gangs: dict[int, set[bool]] = {}
+        members = dict.fromkeys(range(len(self.gangs)), 0)
         for group, rows in zip(self.classes, layout, strict=True):
             requests = np.array(group.requests, dtype=np.int64)
             for row, count in rows:
@@ -200,8 +200,8 @@ class PackingProblem:
             if placed > len(group):
                 return False
             if group.gang >= 0:
-                gangs.setdefault(group.gang, set()).update({placed > 0, placed == len(group)})
-        return all(len(states) == 1 for states in gangs.values())
+                members[group.gang] += placed
+        return all(not placed or placed >= self.gangs[gang].needed for gang, placed in members.items())
 
 
 class _Builder:
@@ -216,8 +216,9 @@ class _Builder:
     def problem(self) -> PackingProblem:
         table = self._snapshot.table
         gangs = gangs_of(self._snapshot, self._pods)
-        ready = {key: at for at, key in enumerate(key for key, gang in gangs.items() if gang.ready)}
-        seated = self._seated()
+        bound = [key for key, gang in gangs.items() if gang.ready and gang.bound]
+        ready = {key: at for at, key in enumerate(bound)}
+        seated = self._seated(gangs)
         classes = self._classes(ready, gangs, seated)
         free = self._free({uid for group in classes for uid in group.uids if group.gang >= 0})
         held, total = _gpus(table, self._snapshot.used), _gpus(table, table.allocatable)
@@ -231,7 +232,7 @@ class _Builder:
             free=frozen(free),
             masks=frozen(np.array(self._mask_rows, dtype=np.bool_).reshape(len(self._mask_rows), len(table))),
             classes=classes,
-            gangs=tuple(gangs[key].name for key in ready),
+            gangs=tuple(gangs[key].quorum for key in ready),
             unused=frozen((total > 0) & (gpus_free == total)),
             gpus_free=frozen(np.maximum(gpus_free, 0)),
             gpus_total=frozen(total),
@@ -240,11 +241,12 @@ class _Builder:
             waiting_gangs={gang.name: gang for gang in gangs.values() if not gang.ready},
         )
 
-    def _seated(self) -> dict[str, int]:
-        """Return the nominated pods that fit on their node now; those of a gang are placed with it."""
+    def _seated(self, gangs: Mapping[GangKey, Gang]) -> dict[str, int]:
+        """Return the nominated pods that fit on their node now; those bound to a gang are placed with it."""
         found = {}
+        single = [pod for pod in self._pods if pod.group is None or not gangs[gang_key(pod.group)].bound]
         for row, group in self._snapshot.nominated.items():
-            asked = [pod for pod in self._pods if pod.group is None and any(pod.uid == n.uid for n in group)]
+            asked = [pod for pod in single if any(pod.uid == n.uid for n in group)]
             found.update({p.uid: row for p in asked if bool(filter_nodes(self._snapshot, p).fits[row])})
         return found
 
@@ -273,7 +275,7 @@ class _Builder:
             key = None if pod.group is None else gang_key(pod.group)
             if pod.uid in seated or (key is not None and not gangs[key].ready):
                 continue
-            gang = -1 if key is None else ready[key]
+            gang = -1 if key is None else ready.get(key, -1)
             at = places[pod.gpu.resource] if pod.gpu.count else -1
             kind = (pod.priority, pod.gpu.count, at, pod.gpu.whole, self._requests(pod), self._mask(pod), gang)
             found.setdefault(kind, []).append(pod.uid)

@@ -1,6 +1,6 @@
 """A packing problem without what cannot matter to it: what the models of the planner are built from.
 
-Left out are pods that fit nowhere even alone, gangs that have such a member, and rows on which nothing fits. Rows that
+Left out are pods that fit nowhere even alone, gangs that need such a member, and rows on which nothing fits. Rows that
 the same pods may use are of one *type*. Of the resources beside GPUs only those are kept that can run out before the
 GPUs do: the others bind nowhere. Pods without GPUs are in no model but ``nodewise``; greedy places them.
 """
@@ -50,7 +50,7 @@ class Reduction:
     Attributes:
         problem: the whole of it.
         alone: bool [class, row]: where one pod of a class fits as things stand.
-        placeable: classes that fit somewhere, and so does every class of their gang.
+        placeable: classes that fit somewhere, and so do as many members of their gang as it needs.
     """
 
     problem: PackingProblem
@@ -64,7 +64,11 @@ class Reduction:
         for at, group in enumerate(problem.classes):
             alone[at] = problem.alone(group)
         reach = [bool(fits.any()) for fits in alone]
-        hopeless = {group.gang for at, group in enumerate(problem.classes) if group.gang >= 0 and not reach[at]}
+        lacking = [gang.needed for gang in problem.gangs]
+        for at, group in enumerate(problem.classes):
+            if group.gang >= 0 and reach[at]:
+                lacking[group.gang] -= len(group)
+        hopeless = {gang for gang, pods in enumerate(lacking) if pods > 0}
         kept = (at for at, group in enumerate(problem.classes) if reach[at] and group.gang not in hopeless)
         return cls(problem, alone, tuple(kept))
 
@@ -165,6 +169,14 @@ class Reduction:
             if (gang := self.problem.classes[at].gang) >= 0:
                 found.setdefault(gang, []).append(at)
         return {gang: tuple(classes) for gang, classes in found.items()}
+
+    def least_gpu_pods(self) -> Mapping[int, int]:
+        """Return gang -> how many placeable pods with GPUs it starts with at least; the others it needs have none."""
+        classes = self.problem.classes
+        return {
+            gang: self.problem.gangs[gang].needed - sum(len(classes[at]) for at in members if not classes[at].gpus)
+            for gang, members in self.gangs().items()
+        }
 
     def gpu_levels(self) -> Iterator[Level]:
         """Yield the levels that count GPUs, in order."""

@@ -1,4 +1,4 @@
-"""What the aggregated models share: how many pods of each bundle go to each type, all or none of a gang."""
+"""What the aggregated models share: how many pods of each bundle go to each type, enough or none of a gang."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Counts = Mapping[tuple[Bundle, int], cp_model.IntVar]
 
 def pods_per_type(integers: IntegerModel, reduction: Reduction, bundles: Iterable[Bundle], hint: Layout) -> Counts:
     """Add the variables of the bundles, hinted by a layout."""
-    gangs = {gang: integers.variable(1, bool(hint[members[0]])) for gang, members in reduction.gangs().items()}
+    gangs: dict[int, list[tuple[cp_model.LinearExprT, int]]] = {}
     found: dict[tuple[Bundle, int], cp_model.IntVar] = {}
     for bundle in bundles:
         hinted: Counter[int] = Counter()
@@ -27,8 +27,11 @@ def pods_per_type(integers: IntegerModel, reduction: Reduction, bundles: Iterabl
         if bundle.gang < 0:
             integers.model.add(sum(mine.values()) <= bundle.pods)
         else:
-            integers.model.add(sum(mine.values()) == bundle.pods * gangs[bundle.gang])
+            gangs.setdefault(bundle.gang, []).append((sum(mine.values()), bundle.pods))
         found |= mine
+    members, least = reduction.gangs(), reduction.least_gpu_pods()
+    for gang, parts in gangs.items():
+        integers.all_or_none(parts, least[gang], hint=any(hint[at] for at in members[gang]))
     return found
 
 

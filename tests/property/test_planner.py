@@ -47,7 +47,9 @@ def small_worlds(draw, *, sides=True):
             made = made.resource("pods", draw(st.sampled_from((2, 110))))
         nodes.append(made.build())
     running = [
-        pod(f"r{number}").gpus(1).on(f"n{number}").build() for number in range(len(nodes)) if draw(st.booleans())
+        draw(small_members(pod(f"r{number}").gpus(1).on(f"n{number}"))).build()
+        for number in range(len(nodes))
+        if draw(st.booleans())
     ]
     return Snapshot.of(nodes, running), [
         draw(small_pods(number, sides=sides)) for number in range(draw(st.integers(1, 5)))
@@ -63,8 +65,14 @@ def small_pods(draw, number, *, sides):
         made = made.cpu(draw(st.sampled_from((1, 2, 3))))
     if draw(st.booleans()):
         made = made.select("nvidia.com/gpu.product", draw(st.sampled_from((H100, T4))))
-    group = draw(st.sampled_from((None, None, "a", "b")))
-    return (made.group(group) if group else made).build()
+    return draw(small_members(made)).build()
+
+
+@st.composite
+def small_members(draw, made):
+    """Draw the gang of a pod: none, all or nothing, or one of which two or three pods have to run together."""
+    group = draw(st.sampled_from((None, None, ("a", None), ("b", None), ("two", 2), ("three", 3))))
+    return made.group(*group) if group else made
 
 
 def everything(snapshot, pods):
@@ -81,11 +89,17 @@ def everything(snapshot, pods):
         yield (None, *others)
 
 
-def gangs_are_whole(pods, nodes):
-    gangs = defaultdict(set)
+def gangs_are_whole(snapshot, pods, nodes):
+    """Tell whether of every gang no pod is placed, or all where no size is known, or enough beside those that run."""
+    running = Counter(member.group for group in snapshot.pods for member in group)
+    gangs = defaultdict(list)
     for member, name in zip(pods, nodes, strict=True):
-        gangs[member.group].add(name is not None)
-    return all(len(states) == 1 for group, states in gangs.items() if group is not None)
+        gangs[member.group].append(name is not None)
+    return all(
+        not any(placed) or (all(placed) if group.size is None else sum(placed) + running[group] >= group.size)
+        for group, placed in gangs.items()
+        if group is not None
+    )
 
 
 def worth(pods, nodes):
@@ -98,7 +112,7 @@ def worth(pods, nodes):
 
 
 def best_of_all(snapshot, pods):
-    return max(worth(pods, nodes) for nodes in everything(snapshot, pods) if gangs_are_whole(pods, nodes))
+    return max(worth(pods, nodes) for nodes in everything(snapshot, pods) if gangs_are_whole(snapshot, pods, nodes))
 
 
 @pytest.fixture(params=["nodewise", "aggregated"])
@@ -116,7 +130,7 @@ def check_against_everything(world, *, always_proven):
     plan = planner.plan(problem, QUICK)
     nodes = tuple(plan.placements[member.uid].node for member in pods)
     best = best_of_all(snapshot, pods)
-    assert gangs_are_whole(pods, nodes)
+    assert gangs_are_whole(snapshot, pods, nodes)
     assert worth(pods, nodes) <= best
     total = sum(best[::2])
     assert plan.objective == sum(p.gpu.count for p, name in zip(pods, nodes, strict=True) if name) <= plan.bound
@@ -147,9 +161,23 @@ def test_the_models_for_many_nodes_claim_nothing_false(models, sides):
 @given(world=small_worlds())
 def test_all_fit_is_answered_as_trying_everything_would(world):
     snapshot, pods = world
-    fits = any(None not in nodes for nodes in everything(snapshot, pods))
+    fits = any(None not in nodes and gangs_are_whole(snapshot, pods, nodes) for nodes in everything(snapshot, pods))
     answer = planner.all_fit(PackingProblem.of(snapshot, pods), QUICK)
     assert answer is (Status.FEASIBLE if fits else Status.INFEASIBLE)
+
+
+@settings(max_examples=40)
+@given(world=small_worlds())
+def test_whether_a_gang_can_start_is_answered_as_trying_everything_would(world):
+    snapshot, pods = world
+    for group in {member.group for member in pods if member.group is not None}:
+        members = [member for member in pods if member.group == group]
+        problem = PackingProblem.of(snapshot, members)
+        if not problem.gangs:
+            continue
+        ways = (nodes for nodes in everything(snapshot, members) if gangs_are_whole(snapshot, members, nodes))
+        starts = any(any(nodes) for nodes in ways)
+        assert planner.some_fit(problem, QUICK) is (Status.FEASIBLE if starts else Status.INFEASIBLE)
 
 
 # ---------------------------------------------------------------- odd worlds, carried out

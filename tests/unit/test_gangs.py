@@ -58,6 +58,6 @@ def test_groups_of_one_name_in_two_namespaces_are_two():
 def test_the_words_say_who_is_missing():
     asked = [pod("a").group("g", 4).build()]
     text = waiting_text(gang(asked, [pod("r").group("g", 4).on("n1").build()]))
-    assert text == "group ml/g starts as a whole or not at all: of 4 members 1 wait, 1 run"
+    assert text == "group ml/g starts as a whole or not at all: of 4 members 1 wait, 1 run; it waits for 2 more pods"
     text = waiting_text(gang([pod("a").group("g").build()], [pod("b").group("g").gated().build()]))
     assert text == "group ml/g starts as a whole or not at all: 1 of its members is gated"

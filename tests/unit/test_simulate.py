@@ -163,7 +163,8 @@ def test_members_that_run_make_a_gang_complete():
         True
     }
     alone = schedule_all(KubeScheduler(Snapshot.of(NODES)), gang(2, 1, 3))
-    assert [p.reason for p in alone] == ["group ml/g starts as a whole or not at all: of 3 members 2 wait"] * 2
+    words = "group ml/g starts as a whole or not at all: of 3 members 2 wait; it waits for 1 more pod"
+    assert [p.reason for p in alone] == [words] * 2
 
 
 def test_the_extender_hears_only_of_placements_that_stand():
