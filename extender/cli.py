@@ -135,30 +135,47 @@ def fit(
 ) -> None:
     """Tell for each waiting GPU pod which nodes could run it now, later or never, and what would help.
 
-    Nodes that can run it now are listed as the policy (scoring.policy) would choose them, the best first.
+    Nodes that can run it now are listed as the policy (scoring.policy) would choose them, the best first. Of a pod
+    that starts only together with others of its group it is told as well whether these fit together.
     """
     once([*clusters, *([pod_file] if pod_file else [])])
     config = load(config_file)
     dump = read_cluster(clusters, config)
-    given = read_pods([read_source(pod_file)], GpuRules.of(config.gpus)) if pod_file else None
+    given = read_pods([read_source(pod_file)], GpuRules.of(config.gpus), dump.pod_groups) if pod_file else None
     if given is None:
         note_without_pods(dump)
     pods = _asked_pods(dump.pods, pod_name) if given is None else named_pods(given.pods, pod_name)
     warnings = (*dump.warnings, *(given.warnings if given else ()))
     files = [*clusters, *([pod_file] if pod_file else [])]
+    snapshot = Snapshot.of(dump.nodes, dump.pods)
     report = reports.fit_report(
-        Snapshot.of(dump.nodes, dump.pods),
+        snapshot,
         pods,
         warnings,
         make_policy(config),
         finding_moves=lambda pod: command_about("defrag", pod.key, files, config_file),
+        groups=_groups(snapshot, pods),
     )
     finish(
         report,
         output,
         tables.render_fit,
-        ok=all(row["fits"] for row in report["pods"] if not row["gated"]),
+        ok=all(_starts(row) for row in report["pods"] if not row["gated"]),
     )
+
+
+def _groups(snapshot: Snapshot, pods: Sequence[PodInfo]) -> Mapping[str, reports.GroupRow]:
+    """Return what is known of the pods' groups."""
+    if not whatif.members_of(snapshot, pods):
+        return {}
+    # OR-Tools costs half a second that only the answer about a group needs.
+    from extender.group_fit import group_rows  # noqa: PLC0415
+
+    return group_rows(snapshot, pods)
+
+
+def _starts(row: reports.FitRow) -> bool:
+    return bool(row["fits"]) and (row["group"] is None or bool(row["group"]["starts"]))
 
 
 def _asked_pods(pods: Sequence[PodInfo], name: str | None) -> Sequence[PodInfo]:
@@ -224,7 +241,7 @@ def simulate_command(  # noqa: PLR0913, PLR0917 - one argument per option
     for line in whatif.left_out(dump.pods, schedulers) if queue else ():
         note(line)
     waiting = whatif.queued(dump.pods, schedulers) if queue else None
-    pods, warnings = _arriving(waiting, arrivals, GpuRules.of(config.gpus))
+    pods, warnings = _arriving(waiting, arrivals, GpuRules.of(config.gpus), dump)
     chosen = None if profile else simulate.PolicyExtender(make_policy(config))
     setup = simulate.SchedulerConfig(profile or intree.STOCK, weight, percentage, seed)
     scheduler = _simulated(_start(dump, queue=queue), chosen, setup)
@@ -245,13 +262,13 @@ def _simulated(
 
 
 def _arriving(
-    waiting: list[PodInfo] | None, arrivals: str | None, rules: GpuRules
+    waiting: list[PodInfo] | None, arrivals: str | None, rules: GpuRules, dump: ClusterDump
 ) -> tuple[list[PodInfo], tuple[str, ...]]:
     if arrivals is None and waiting is None:
         raise InputError("simulate needs --arrivals FILE, or --queue to take the dump's pending pods")
     if arrivals is None:
         return waiting or [], ()
-    given = read_pods([read_source(arrivals)], rules)
+    given = read_pods([read_source(arrivals)], rules, dump.pod_groups)
     return [*(waiting or []), *given.pods], given.warnings
 
 

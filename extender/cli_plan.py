@@ -46,6 +46,9 @@ def plan_command(
     By priority, the highest first: as many GPUs as possible, then as few unused nodes opened as possible; what pods
     prefer comes last. Groups of pods (coscheduling, Kueue, Volcano, JobSet, KubeRay, Kubeflow) start as a whole or not
     at all.
+
+    A group is whole with the minMember of its PodGroup when that is in the dump (`kubectl get podgroups -A`): those of
+    its pods that run count, fewer are not placed, more follow if there is room. Without a PodGroup all its pods are.
     """
     from extender.packing import planner  # noqa: PLC0415
 

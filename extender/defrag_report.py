@@ -80,6 +80,7 @@ def defrag_report(
     answer = _answer(snapshot, wanted, asks, disruptions, goal)
     warnings = [
         *defrag_warnings.of_dump(dump, snapshot, wanted, asks, answer.plan),
+        *(() if isinstance(wanted, Hole) else defrag_warnings.of_group(snapshot, wanted)),
         *defrag_warnings.of_plan(dump, disruptions, answer.plan, bare_pods=bare_pods),
         *(defrag_warnings.of_room(snapshot, answer.plan.row) if isinstance(wanted, Hole) else ()),
     ]

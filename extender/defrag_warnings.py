@@ -9,11 +9,13 @@ from typing import Final
 from extender.dump import ClusterDump
 from extender.packing.defrag import Plan
 from extender.packing.disruption import Disruptions, gpu_hours
+from extender.packing.gangs import gangs_of, waiting_text
 from extender.packing.holes import Ask, Hole
 from extender.packing.selectors import HARD_EFFECTS
 from extender.packing.snapshot import Snapshot
 from extender.packing.types import PodInfo
 from extender.remarks import concerning
+from extender.whatif import members_of
 
 _LISTED: Final = 4
 _ALL_WARNINGS: Final = "gpu-extender gpus"
@@ -36,6 +38,19 @@ def of_dump(
     if not isinstance(wanted, Hole):
         objects.add(f"pod {wanted.key}")
     return concerning(dump.warnings, objects, _ALL_WARNINGS)
+
+
+def of_group(snapshot: Snapshot, wanted: PodInfo) -> Iterator[str]:
+    """Yield that the room is for one pod, when that pod does not start without others of its group."""
+    for gang in gangs_of(snapshot, members_of(snapshot, [wanted])).values():
+        if not gang.ready:
+            yield f"pod {wanted.key}: {waiting_text(gang)}; the room is for this pod alone"
+        elif gang.quorum.needed > 1:
+            yield (
+                f"pod {wanted.key}: is one of {gang.quorum.pods} waiting pods of group {gang.name}, of which "
+                f"{gang.quorum.needed} start together; the room is for this pod alone; `gpu-extender plan` tells "
+                "whether they fit"
+            )
 
 
 def of_room(snapshot: Snapshot, row: int | None) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import TypedDict
 from extender.advice import verdict
 from extender.packing.equal_plans import less_preferred
 from extender.packing.fit import filter_nodes
-from extender.packing.gangs import GangKey, gang_key, waiting_text
+from extender.packing.gangs import GangKey, Quorum, gang_key, waiting_text
 from extender.packing.greedy import one_by_one
 from extender.packing.plan import JointPlan, Why
 from extender.packing.problem import PackingProblem
@@ -101,6 +101,7 @@ class _Words:
 
     def __init__(self, queue: Queue, plan: JointPlan) -> None:
         self._queue, self._plan = queue, plan
+        self._quorums = {quorum.group: quorum for quorum in queue.problem.gangs}
         self._lost: dict[GangKey, PodInfo] = {}
         for pod in queue.pods:
             to = plan.placements[pod.uid]
@@ -122,16 +123,26 @@ class _Words:
                 return waiting_text(self._queue.problem.waiting_gangs[group])
             case Why.GANG_MEMBER if pod.group is not None:
                 lost = self._lost[gang_key(pod.group)]
-                return f"group {group} starts as a whole or not at all; {lost.key}: {self._nowhere(lost)}"
+                return f"{self._quorums[group]}; {lost.key}: {self._nowhere(lost)}"
             case Why.GANG_APART:
-                return f"group {group}: its pods do not fit together, even with nothing else placed (proved)"
+                return _apart(self._quorums[group])
             case Why.GANG_BESIDE:
                 return f"group {group}: fits together; the plan uses the room for other pods"
             case Why.GANG_UNSURE:
-                return f"group {group}: no room was found for all its pods together"
+                which = "all its pods" if (quorum := self._quorums[group]).everyone else _some_of(quorum)
+                return f"group {group}: no room was found for {which} together"
             case _:
                 return ""
 
     def _nowhere(self, pod: PodInfo) -> str:
         verdicts = filter_nodes(self._queue.snapshot, pod)
         return f"{verdict(pod, verdicts)}; {unschedulable_text(verdicts)}"
+
+
+def _some_of(quorum: Quorum) -> str:
+    return f"{quorum.needed} of its {quorum.pods} waiting pods"
+
+
+def _apart(quorum: Quorum) -> str:
+    which = "its pods do not fit together" if quorum.everyone else f"no {_some_of(quorum)} fit together"
+    return f"group {quorum.group}: {which}, even with nothing else placed (proved)"

@@ -6,6 +6,7 @@ Of one row:  capacity = used + free + withdrawn - overcommitted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, TypedDict
 
 import numpy as np
@@ -88,8 +89,25 @@ class GpusReport(TypedDict):
     warnings: list[str]
 
 
+class GroupRow(TypedDict):
+    """The group of a pod that does not start without others of it.
+
+    `waiting`: its pods that wait; `needed`: how many of them start together at least. `starts`: whether so many fit
+    together now, with nothing else placed; null when that is not proved.
+    """
+
+    group: str
+    waiting: int
+    needed: int
+    starts: bool | None
+    verdict: str
+
+
 class FitRow(TypedDict):
-    """One pod: every node is in exactly one of `fits` (best first), `busy` (would fit if pods left) and `never`."""
+    """One pod: every node is in exactly one of `fits` (best first), `busy` (would fit if pods left) and `never`.
+
+    They are about this pod alone; `group` says what it depends on besides.
+    """
 
     pod: str
     requests: dict[str, int]
@@ -99,6 +117,7 @@ class FitRow(TypedDict):
     never: dict[str, str]
     verdict: str
     remedy: str | None
+    group: GroupRow | None
 
 
 class FitReport(TypedDict):
@@ -181,15 +200,26 @@ def fit_report(
     policy: Policy | None = None,
     *,
     finding_moves: Callable[[PodInfo], str] = lambda _: "",
+    groups: Mapping[str, GroupRow] = MappingProxyType({}),
 ) -> FitReport:
     """Return a row per pod, in their order. A pod that runs is judged as if it were not there.
 
     Nodes that fit are listed as `policy` would choose them, the best first; without one by name. `finding_moves` gives
-    the command that finds pods to move for one that waits.
+    the command that finds pods to move for one that waits; `groups` has what is known of a pod's group by its uid.
     """
     asked = list(pods)
     hints = SelectorHints(snapshot.table.nodes)
-    rows = [_fit_row(snapshot, pod, hints, policy, finding_moves(pod) if pod.waiting else "") for pod in asked]
+    rows = [
+        _fit_row(
+            snapshot,
+            pod,
+            hints,
+            policy,
+            finding_moves=finding_moves(pod) if pod.waiting else "",
+            group=groups.get(pod.uid),
+        )
+        for pod in asked
+    ]
     return {"pods": rows, "warnings": [*warnings, *unmodelled(asked, '"fits"')]}
 
 
@@ -203,7 +233,13 @@ def unmodelled(pods: Iterable[PodInfo], what: str) -> list[str]:
 
 
 def _fit_row(
-    snapshot: Snapshot, pod: PodInfo, hints: SelectorHints, policy: Policy | None, finding_moves: str
+    snapshot: Snapshot,
+    pod: PodInfo,
+    hints: SelectorHints,
+    policy: Policy | None,
+    *,
+    finding_moves: str,
+    group: GroupRow | None,
 ) -> FitRow:
     view = snapshot.without_pod(pod) if pod.holds else snapshot
     verdicts = filter_nodes(view, pod)
@@ -229,6 +265,7 @@ def _fit_row(
         "never": never,
         "verdict": verdict(pod, verdicts),
         "remedy": remedy(view, pod, verdicts, hints, finding_moves),
+        "group": group,
     }
 
 

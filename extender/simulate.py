@@ -124,16 +124,18 @@ class KubeScheduler:
         return self._bound(self._cycle(pod))
 
     def schedule_gang(self, gang: Gang) -> list[Placement]:
-        """Run a cycle for every member; they are bound when all have a node, else none is (coscheduling's Permit)."""
+        """Run a cycle for every member; those with a node are bound if they are enough (coscheduling's Permit)."""
         if not gang.ready:
             return [Placement(pod, None, waiting_text(gang)) for pod in gang.members]
         before = self.snapshot, self._used.copy()
         placements: list[Placement] = []
+        spare = gang.quorum.pods - gang.quorum.needed
         for pod in gang.members:
             placements.append(self._cycle(pod))
-            if placements[-1].node is None:
+            spare -= placements[-1].node is None
+            if spare < 0:
                 self.snapshot, self._used = before
-                why = f"group {gang.name} starts as a whole or not at all; {pod.key}: {placements[-1].reason}"
+                why = f"{gang.quorum}; {pod.key}: {placements[-1].reason}"
                 return [Placement(member, None, why) for member in gang.members]
         return [self._bound(placement) for placement in placements]
 
@@ -218,4 +220,6 @@ def _arrive(
     if pod.group is None:
         return [scheduler.schedule(pod)]
     key = gang_key(pod.group)
+    if not gangs[key].bound:
+        return [scheduler.schedule(pod)]
     return scheduler.schedule_gang(gangs[key]) if last[key] == pod.uid else []

@@ -142,6 +142,8 @@ def _pod(row: FitRow) -> RenderableType:
         Entry(Text(row["pod"], style="bold"), Text(f"asks for {asked or 'nothing'}")),
         hanging("  ", row["verdict"], _STYLE.get(word, "")),
     ]
+    if (group := row["group"]) is not None:
+        lines.append(hanging("  ", group["verdict"], "" if group["starts"] else _STYLE["busy"]))
     if row["fits"]:
         order = " (best first)" if len(row["fits"]) > 1 else ""
         lines.append(hanging("    fits   ", f"{_some(row['fits'])}{order}"))

@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Final
 
+from extender.packing.gangs import gang_key
 from extender.packing.problem import queue_order
+from extender.packing.snapshot import Snapshot
 from extender.packing.types import PodInfo
 
 OTHER_SCHEDULERS: Final = frozenset({"volcano", "kai-scheduler", "runai-scheduler", "yunikorn"})
@@ -21,6 +23,15 @@ def queued(pods: Iterable[PodInfo], schedulers: Collection[str] = ()) -> list[Po
         schedulers: take only the pods of these; without any, those of all but OTHER_SCHEDULERS.
     """
     return sorted((pod for pod in pods if _waits(pod) and _ours(pod, schedulers)), key=queue_order)
+
+
+def members_of(snapshot: Snapshot, asked: Iterable[PodInfo]) -> list[PodInfo]:
+    """Return the pods that wait in the groups of the waiting pods asked about, in the order of the queue."""
+    waiting = [pod for pod in asked if _waits(pod) and pod.group is not None]
+    keys = {gang_key(pod.group) for pod in waiting if pod.group is not None}
+    others = (pod for pod in snapshot.pending.values() if pod.group is not None and gang_key(pod.group) in keys)
+    found = {pod.key: pod for pod in (*others, *waiting) if _waits(pod)}
+    return sorted(found.values(), key=queue_order)
 
 
 def left_out(pods: Iterable[PodInfo], schedulers: Collection[str] = ()) -> list[str]:

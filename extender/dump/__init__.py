@@ -6,9 +6,11 @@ dropped as they are read; only how many of them were refused at admission is kep
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Final
 
 from extender.dump.documents import Item, read_items
@@ -17,9 +19,11 @@ from extender.dump.findings import findings, is_admission_failure, misnamed_gpus
 from extender.kube.convert import node_info, pod_info, pod_key
 from extender.kube.disruption import disruption_budget, pod_disruption
 from extender.kube.gpurules import GpuRules
-from extender.kube.raw import RawBudget, RawNode, RawPod, RawPodStatus
+from extender.kube.podgroups import API_GROUPS, POD_GROUP, pod_group, with_size
+from extender.kube.raw import RawBudget, RawNode, RawPod, RawPodGroup, RawPodStatus
 from extender.packing.disruption import DisruptionBudget, PodDisruption
-from extender.packing.types import NodeInfo, Phase, PodInfo
+from extender.packing.gangs import GangKey, gang_key
+from extender.packing.types import GroupRef, NodeInfo, Phase, PodInfo
 
 __all__ = ["ClusterDump", "PodDump", "read_dumps", "read_pods"]
 
@@ -30,6 +34,7 @@ _NODE: Final = "Node"
 _POD: Final = "Pod"
 _BUDGET: Final = "PodDisruptionBudget"
 _BUDGETS: Final = frozenset({_BUDGET, f"{_BUDGET} of policy/v1", f"{_BUDGET} of policy/v1beta1"})
+_POD_GROUP: Final = re.compile(rf"{POD_GROUP}( of ({'|'.join(map(re.escape, sorted(API_GROUPS)))})/\w+)?")
 _FINISHED: Final = frozenset({str(Phase.SUCCEEDED), str(Phase.FAILED)})
 
 
@@ -37,7 +42,8 @@ _FINISHED: Final = frozenset({str(Phase.SUCCEEDED), str(Phase.FAILED)})
 class ClusterDump:
     """Nodes and unfinished pods in the order of the sources, and what is odd about them, one line each.
 
-    ``disruptions`` says by the key of a pod what evicting it would mean.
+    ``disruptions`` says by the key of a pod what evicting it would mean. Groups of pods have the size that their
+    PodGroup says; ``pod_groups`` are all of these.
     """
 
     nodes: tuple[NodeInfo, ...]
@@ -45,6 +51,7 @@ class ClusterDump:
     warnings: tuple[str, ...]
     disruptions: Mapping[str, PodDisruption] = field(default_factory=dict)
     budgets: tuple[DisruptionBudget, ...] = ()
+    pod_groups: Mapping[GangKey, GroupRef] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +77,29 @@ def read_dumps(sources: Iterable[Source], rules: GpuRules) -> ClusterDump:
                 merge.pod(item)
             elif item.kind in _BUDGETS:
                 merge.budget(item)
+            elif _POD_GROUP.fullmatch(item.kind):
+                merge.pod_group(item)
             else:
                 merge.others[source, item.kind] += 1
     return ClusterDump(
         tuple(merge.nodes.values()),
-        tuple(merge.pods.values()),
+        merge.all_pods(),
         (*merge.all_warnings(), *findings(merge.nodes, merge.pods.values(), merge.refused, rules)),
         merge.disruptions,
         tuple(merge.budgets.values()),
+        merge.pod_groups,
     )
 
 
-def read_pods(sources: Iterable[Source], rules: GpuRules) -> PodDump:
+def read_pods(
+    sources: Iterable[Source], rules: GpuRules, pod_groups: Mapping[GangKey, GroupRef] = MappingProxyType({})
+) -> PodDump:
     """Read pods that are to arrive: bound, running and finished ones too, so that a dump can be replayed.
+
+    Args:
+        sources: the texts; PodGroups in them count before those given.
+        rules: what counts as a GPU.
+        pod_groups: of the cluster at which the pods arrive.
 
     Raises:
         DumpError: one line that names source, item and field; too for objects among which there is no pod.
@@ -92,6 +109,8 @@ def read_pods(sources: Iterable[Source], rules: GpuRules) -> PodDump:
         for item in read_items(source, data):
             if item.kind == _POD:
                 merge.live(merge.raw_pod(item))
+            elif _POD_GROUP.fullmatch(item.kind):
+                merge.pod_group(item)
             else:
                 merge.others[source, item.kind] += 1
                 other = other or item
@@ -99,7 +118,8 @@ def read_pods(sources: Iterable[Source], rules: GpuRules) -> PodDump:
         raise other.fault(
             "there is no Pod; give one, such as spec.template of what makes it, with kind: Pod and a name"
         )
-    pods = tuple(map(_as_new, merge.pods.values()))
+    merge.pod_groups = {**pod_groups, **merge.pod_groups}
+    pods = tuple(map(_as_new, merge.all_pods()))
     return PodDump(pods, (*merge.all_warnings(), *misnamed_gpus(pods, rules)))
 
 
@@ -138,6 +158,7 @@ class _Merge:
     owners: dict[str, str] = field(default_factory=dict)
     disruptions: dict[str, PodDisruption] = field(default_factory=dict)
     budgets: dict[tuple[str, str], DisruptionBudget] = field(default_factory=dict)
+    pod_groups: dict[GangKey, GroupRef] = field(default_factory=dict)
     field_names: FieldNames = field(default_factory=FieldNames)
 
     def node(self, item: Item) -> None:
@@ -188,6 +209,18 @@ class _Merge:
         if self.budgets.pop((found.namespace, found.name), None) is not None:
             self.twice.append(f"poddisruptionbudget {found}")
         self.budgets[found.namespace, found.name] = found
+
+    def pod_group(self, item: Item) -> None:
+        found = pod_group(item.decode(RawPodGroup), self.warnings.append)
+        if not found.name:
+            raise item.fault("metadata.name: missing")
+        if self.pod_groups.pop(gang_key(found), None) is not None:
+            self.twice.append(f"podgroup {found}")
+        self.pod_groups[gang_key(found)] = found
+
+    def all_pods(self) -> tuple[PodInfo, ...]:
+        """Return the pods, those of a PodGroup with its size: it may come after them."""
+        return tuple(with_size(pod, self.pod_groups) for pod in self.pods.values())
 
     def _replaces(self, key: str) -> None:
         if self.pods.pop(key, None) is not None or key in self.finished:

@@ -237,6 +237,33 @@ class RawBudget(_Raw, frozen=True, gc=False):
     status: RawBudgetStatus | None = None
 
 
+class RawGangPolicy(_Raw, frozen=True, gc=False):
+    """`spec.schedulingPolicy.gang` of a PodGroup of Kubernetes' own (KEP-4671)."""
+
+    min_count: int | None = None
+
+
+class RawSchedulingPolicy(_Raw, frozen=True, gc=False):
+    """`spec.schedulingPolicy` of a PodGroup of Kubernetes' own: one of the two."""
+
+    gang: RawGangPolicy | None = None
+    basic: Opaque | None = None
+
+
+class RawPodGroupSpec(_Raw, frozen=True, gc=False):
+    """`spec` of a PodGroup: coscheduling and Volcano know ``minMember``, Kubernetes a policy."""
+
+    min_member: int | None = None
+    scheduling_policy: RawSchedulingPolicy | None = None
+
+
+class RawPodGroup(_Raw, frozen=True, gc=False):
+    """A PodGroup, of whatever API group."""
+
+    metadata: RawMeta | None = None
+    spec: RawPodGroupSpec | None = None
+
+
 # ---------------------------------------------------------------- nodes
 
 

@@ -62,7 +62,7 @@ class IntegerModel:
         return variable
 
     def all_or_none(self, placed: Sequence[tuple[cp_model.LinearExprT, int]], least: int, *, hint: bool) -> None:
-        """Let a gang start with at least so many of its pods or not at all; ``placed``: (variables' sum, pods) a class."""
+        """Let a gang start with ``least`` of its pods or not at all; ``placed``: (sum of variables, pods) per part."""
         starts = self.variable(1, hint)
         if least >= sum(pods for _, pods in placed):
             for count, pods in placed:

@@ -55,7 +55,7 @@ def test_fit_says_no_with_one_and_names_the_nodes(cluster, arrivals, tmp_path):
     done = run("fit", "--cluster", cluster, "--pod-file", path, "-o", "json")
     row = json.loads(done.stdout)["pods"][0]
     assert done.returncode == 1
-    assert set(row) == {"pod", "requests", "gated", "fits", "busy", "never", "verdict", "remedy"}
+    assert set(row) == {"pod", "requests", "gated", "fits", "busy", "never", "verdict", "remedy", "group"}
     assert row["fits"] == []
     assert len(row["never"]) == 240
 
@@ -82,6 +82,28 @@ def test_fit_names_the_command_that_finds_moves(tmp_path):
     done = run(*arguments)
     assert done.returncode == 0, done.stdout
     assert b"after 1 move" in done.stdout
+
+
+def test_fit_says_no_to_pods_that_fit_alone_but_not_with_their_group(tmp_path):
+    """The exit code is that of the group; PodGroups of the cluster count for pods of a file, too."""
+    amounts = {"nvidia.com/gpu": "8", "pods": "110"}
+    nodes = [{"kind": "Node", "metadata": {"name": n}, "status": {"allocatable": amounts}} for n in ("a", "b")]
+    spec = {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "8"}}}]}
+    labels = {"scheduling.x-k8s.io/pod-group": "g"}
+    pods = [{"kind": "Pod", "metadata": {"name": f"p{i}", "labels": labels}, "spec": spec} for i in range(3)]
+    group = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup", "metadata": {"name": "g"}}
+    cluster, waiting = tmp_path / "cluster.json", tmp_path / "pods.json"
+    waiting.write_text(json.dumps({"kind": "List", "items": pods}))
+    for members, code in ((4, 1), (3, 1), (2, 0)):
+        cluster.write_text(json.dumps({"kind": "List", "items": [*nodes, group | {"spec": {"minMember": members}}]}))
+        done = run("fit", "--cluster", cluster, "--pod-file", waiting, "-o", "json")
+        rows = json.loads(done.stdout)["pods"]
+        assert [sorted(row["fits"]) for row in rows] == [["a", "b"]] * 3
+        assert {(row["group"]["needed"], row["group"]["starts"]) for row in rows} == {(members, not code)}
+        assert done.returncode == code, done.stderr
+        assert run("simulate", "--cluster", cluster, "--arrivals", waiting, "-o", "json").stdout.count(
+            b'"node": "'
+        ) == (0 if code else 2)
 
 
 def test_simulate_places_arrivals_and_reads_standard_input(cluster, arrivals):

@@ -17,7 +17,7 @@ from extender.packing.greedy import greedy, one_by_one
 from extender.packing.plan import Status, Why
 from extender.packing.problem import Goal, Level, PackingProblem, queue_order
 from extender.packing.snapshot import Snapshot
-from extender.packing.types import Phase
+from extender.packing.types import GroupRef, Phase
 from extender.whatif import queued
 from tests.builders import H100, node, pod
 from tests.strategies import snapshot_of, waiting_pods, worlds
@@ -188,7 +188,9 @@ def queues(draw):
     """Draw a world and what waits in it, some of it in gangs."""
     world = draw(worlds())
     more = [draw(waiting_pods(f"w{number}")) for number in range(draw(st.integers(0, 6)))]
-    grouped = [replace(p, group=pod("x").group(draw(st.sampled_from("ab"))).build().group) for p in more[:3]]
+    sizes = {"a": None, "b": draw(st.sampled_from((None, 1, 2)))}
+    named = [draw(st.sampled_from("ab")) for _ in more[:3]]
+    grouped = [replace(p, group=GroupRef(p.namespace, g, sizes[g])) for p, g in zip(more[:3], named, strict=True)]
     return snapshot_of(world), queued([*world.pods, *grouped, *more[3:]])
 
 

@@ -302,3 +302,20 @@ def test_a_node_that_is_taken_for_ready_is_said_beside_the_moves():
     asked = pod("asked").gpus(8).build()
     of = replace(dump([h100("a").build(), lost], [pod("runs").gpus(2).on("a").build(), asked]), warnings=("node b: x",))
     assert "node b: x" in defrag_report(of, asked)["warnings"]
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        (None, ["is one of 2 waiting pods of group ml/g, of which 2 start together; the room is for this pod alone"]),
+        (3, ["of 3 members 2 wait; it waits for 1 more pod; the room is for this pod alone"]),
+        (1, []),
+    ],
+)
+def test_room_for_one_pod_of_a_group_is_said_to_be_for_it_alone(size, words):
+    pods = [pod(f"g{number}").gpus(4).group("g", size).build() for number in range(2)]
+    report = defrag_report(dump([four("a")], pods), pods[0])
+    assert report["possible"]
+    lines = [line for line in report["warnings"] if line.startswith("pod ml/g0: ")]
+    assert len(lines) == len(words)
+    assert all(word in line for word, line in zip(words, lines, strict=True))

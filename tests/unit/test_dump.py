@@ -222,6 +222,79 @@ def test_bad_amounts_are_warnings_with_name_and_field():
     )
 
 
+# ---------------------------------------------------------------- pod groups
+
+
+def a_pod_group(name="g", version="scheduling.x-k8s.io/v1alpha1", **spec):
+    return {
+        "apiVersion": version, "kind": "PodGroup", "metadata": {"name": name, "namespace": "ml"}, "spec": spec
+    }  # fmt: skip
+
+
+def sizes(pods):
+    return [pod.group.size for pod in pods]
+
+
+def a_member(name, group="g", **labels):
+    member = a_pod(name)
+    member["metadata"]["labels"] = {"scheduling.x-k8s.io/pod-group": group, **labels}
+    return member
+
+
+@pytest.mark.parametrize(
+    ("group", "size"),
+    [
+        (a_pod_group(minMember=2), 2),
+        (a_pod_group(version="scheduling.sigs.k8s.io/v1alpha1", minMember=2), 2),
+        (a_pod_group(version="scheduling.volcano.sh/v1beta1", minMember=2, queue="default"), 2),
+        (a_pod_group(version="scheduling.k8s.io/v1alpha2", schedulingPolicy={"gang": {"minCount": 2}}), 2),
+        (a_pod_group(version="scheduling.k8s.io/v1alpha2", schedulingPolicy={"basic": {}}), 1),
+        (a_pod_group(), None),
+        (a_pod_group("other", minMember=2), None),
+    ],
+)
+def test_pods_have_the_size_that_their_pod_group_says(group, size):
+    for items in ([a_member("p"), group], [group, a_member("p")]):
+        dump = read(listing(*items))
+        assert sizes(dump.pods) == [size]
+        assert dump.warnings == ()
+
+
+def test_a_pod_group_counts_before_what_pods_promise():
+    marker = "pod-group.scheduling.sigs.k8s.io"
+    member = a_pod("p")
+    member["metadata"]["labels"] = {marker: "g", f"{marker}/min-available": "5"}
+    assert sizes(read(listing(member, a_pod_group(minMember=2))).pods) == [2]
+    assert sizes(read(listing(member, a_pod_group())).pods) == [5]
+
+
+def test_faults_of_pod_groups_are_told():
+    with pytest.raises(DumpError, match=r"item 1 \(PodGroup of \S+ ml/g\): spec.minMember: "):
+        read(listing(a_pod_group(minMember="two")))
+    with pytest.raises(DumpError, match=r"item 1 \(PodGroup of .*metadata.name: missing"):
+        read(listing(a_pod_group("")))
+    dump = read(listing(a_member("p"), a_pod_group(minMember=3), a_pod_group(minMember=0)))
+    assert sizes(dump.pods) == [None]
+    assert dump.warnings == (
+        "podgroup ml/g: spec.minMember: 0 is less than 1; it is ignored, all pods of the group are taken",
+        "podgroup ml/g: given more than once; the last one counts",
+    )
+
+
+def test_pod_groups_of_others_are_not_ours():
+    dump = read(listing(a_member("p"), a_pod_group(version="scheduling.run.ai/v2alpha2", minMember=2)))
+    assert sizes(dump.pods) == [None]
+    assert dump.warnings == ("file1: ignored 1 items of other kinds: PodGroup of scheduling.run.ai/v2alpha2 1",)
+
+
+def test_arrivals_have_pod_groups_of_their_own_and_those_of_the_cluster():
+    cluster = read(listing(a_pod_group("g", minMember=2), a_pod_group("h", minMember=2))).pod_groups
+    text = listing(a_member("p"), a_member("q", "h"), a_pod_group("g", minMember=3))
+    given = read_pods([("arrivals", text)], RULES, cluster)
+    assert sizes(given.pods) == [3, 2]
+    assert given.warnings == ()
+
+
 # ---------------------------------------------------------------- arrivals
 
 

@@ -61,3 +61,28 @@ def test_the_words_say_who_is_missing():
     assert text == "group ml/g starts as a whole or not at all: of 4 members 1 wait, 1 run; it waits for 2 more pods"
     text = waiting_text(gang([pod("a").group("g").build()], [pod("b").group("g").gated().build()]))
     assert text == "group ml/g starts as a whole or not at all: 1 of its members is gated"
+
+
+@pytest.mark.parametrize(
+    ("size", "waiting", "running", "needed", "bound"),
+    [
+        (None, 2, 0, 2, True),
+        (None, 1, 1, 1, True),
+        (3, 3, 0, 3, True),
+        (2, 3, 0, 2, True),  # the third may follow
+        (3, 3, 1, 2, True),
+        (2, 2, 1, 1, False),  # each completes the gang
+        (2, 2, 2, 0, False),  # it has started
+        (1, 2, 0, 1, False),
+        (4, 2, 1, 3, True),  # not complete
+    ],
+)
+def test_the_running_members_count_for_those_that_must_start_together(size, waiting, running, needed, bound):
+    asked = [pod(f"w{number}").group("g", size).build() for number in range(waiting)]
+    found = gang(asked, [pod(f"r{number}").group("g", size).on("n1").build() for number in range(running)])
+    assert (found.quorum.needed, found.bound) == (needed, bound)
+
+
+def test_a_gang_that_needs_some_of_its_pods_says_how_many():
+    quorum = gang([pod(f"w{number}").group("g", 2).build() for number in range(3)]).quorum
+    assert str(quorum) == "group ml/g starts with 2 of its 3 waiting pods or not at all"

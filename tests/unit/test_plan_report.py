@@ -37,7 +37,7 @@ def test_each_pod_without_a_place_is_told_why():
     assert reasons([h100("n1").build()], pods) == {
         "ml/big": never,
         "ml/second": "fits alone on 1 node; the plan uses the room for other pods",
-        "ml/short": "group ml/short starts as a whole or not at all: of 3 members 1 wait",
+        "ml/short": "group ml/short starts as a whole or not at all: of 3 members 1 wait; it waits for 2 more pods",
         "ml/apart0": "group ml/apart: its pods do not fit together, even with nothing else placed (proved)",
         "ml/apart1": "group ml/apart: its pods do not fit together, even with nothing else placed (proved)",
         "ml/member": f"group ml/broken starts as a whole or not at all; ml/lost: {never}",
@@ -57,6 +57,25 @@ def test_a_group_that_only_others_keep_out_is_told_so():
     assert set(reasons([h100("n1").build()], pods).values()) == {
         "group ml/g: fits together; the plan uses the room for other pods"
     }
+
+
+def test_a_group_that_starts_with_some_of_its_pods_is_told_so():
+    nodes = [h100("n1").build(), h100("n2").build()]
+    four = [pod(f"g{i}").gpus(8).group("g", 3).build() for i in range(4)]
+    words = "group ml/g: no 3 of its 4 waiting pods fit together, even with nothing else placed (proved)"
+    assert set(reasons(nodes, four).values()) == {words}
+    lost = [pod("g0").gpus(9).group("g", 2).build(), *(pod(f"g{i}").gpus(9).group("g", 2).build() for i in (1, 2))]
+    assert reasons(nodes, lost)["ml/g2"].startswith(
+        "group ml/g starts with 2 of its 3 waiting pods or not at all; ml/g0"
+    )
+
+
+def test_of_a_group_that_starts_the_pods_left_over_are_told_of_themselves():
+    pods = [pod(f"g{i}").gpus(8).group("g", 1 + (i < 3)).build() for i in range(3)]
+    found = reasons([h100("n1").build(), h100("n2").build()], [*pods, pod("huge").gpus(9).group("g", 2).build()])
+    assert found.keys() == {"ml/g2", "ml/huge"}
+    assert found["ml/g2"] == "fits alone on 2 nodes; the plan uses the room for other pods"
+    assert found["ml/huge"].startswith("never: none of 2 nodes can take it")
 
 
 def test_the_report_has_the_keys_of_the_contract_and_the_order_of_the_queue():

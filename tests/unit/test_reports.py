@@ -136,6 +136,7 @@ def test_every_node_is_in_one_of_three():
         "never": {"cpu": f"Insufficient {GPU}", "off": "node(s) were unschedulable"},
         "verdict": "fits: 1 of 4 nodes can take it now",
         "remedy": None,
+        "group": None,
     }
 
 

@@ -167,6 +167,25 @@ def test_members_that_run_make_a_gang_complete():
     assert [p.reason for p in alone] == [words] * 2
 
 
+def test_of_a_gang_whose_size_is_known_so_many_start_and_others_if_they_fit():
+    scheduler = KubeScheduler(Snapshot.of(NODES[:1]), OURS)
+    placements = schedule_all(scheduler, [*gang(3, 4, 2), pod("single").gpus(1).build()])
+    assert [p.node for p in placements] == ["n0", "n0", None, None]
+    assert placements[2].reason.startswith("0/1 nodes are available")
+    placements = schedule_all(KubeScheduler(Snapshot.of(NODES[:1]), OURS), gang(4, 4, 3))
+    assert [p.node for p in placements] == [None] * 4
+    assert placements[0].reason.startswith("group ml/g starts with 3 of its 4 waiting pods or not at all; ml/g3: 0/1")
+
+
+def test_members_of_a_gang_that_runs_start_one_by_one():
+    running = pod("r").gpus(1).group("g", 1).on("n0").build()
+    first, second = gang(2, 4, 1)
+    placements = schedule_all(
+        KubeScheduler(Snapshot.of(NODES[:1], [running]), OURS), [first, pod("between").gpus(3).build(), second]
+    )
+    assert [p.node for p in placements] == ["n0", "n0", None]
+
+
 def test_the_extender_hears_only_of_placements_that_stand():
     @dataclass
     class Listening:
