@@ -61,16 +61,17 @@ class IntegerModel:
         self._variables.append(variable)
         return variable
 
-    def all_or_none(self, placed: Sequence[tuple[cp_model.LinearExprT, int]], least: int, *, hint: bool) -> None:
-        """Let a gang start with ``least`` of its pods or not at all; ``placed``: (sum of variables, pods) per part."""
-        starts = self.variable(1, hint)
-        if least >= sum(pods for _, pods in placed):
-            for count, pods in placed:
+    def some_or_none(
+        self, starts: cp_model.IntVar, parts: Sequence[tuple[cp_model.LinearExprT, int]], least: int
+    ) -> None:
+        """Place ``least`` pods of a gang or more if it starts, else none; ``parts``: (sum of variables, pods)."""
+        if least >= sum(pods for _, pods in parts):
+            for count, pods in parts:
                 self.model.add(count == pods * starts)
             return
-        for count, pods in placed:
+        for count, pods in parts:
             self.model.add(count <= pods * starts)
-        self.model.add(sum(count for count, _ in placed) >= least * starts)
+        self.model.add(sum(count for count, _ in parts) >= least * starts)
 
     def solve(self, goals: Goals, budget: Budget) -> Result:
         """Maximise each goal in turn, the most important first, until one is not proved; spend from the budget."""

@@ -29,11 +29,12 @@ class Nodewise:
         self._model = self._integers.model
         self._count: dict[tuple[int, int], cp_model.IntVar] = {}
         self._by_row: dict[int, list[int]] = {}
+        gangs = reduction.gangs()
+        starts = {gang: self._integers.variable(1, any(hint[at] for at in own)) for gang, own in gangs.items()}
         placed = {at: self._add_class(at, dict(hint[at])) for at in reduction.placeable}
-        for gang, members in reduction.gangs().items():
-            parts = [(placed[at], len(self._problem.classes[at])) for at in members]
-            hinted = any(hint[at] for at in members)
-            self._integers.all_or_none(parts, self._problem.gangs[gang].needed, hint=hinted)
+        for gang, own in gangs.items():
+            parts = [(placed[at], len(self._problem.classes[at])) for at in own]
+            self._integers.some_or_none(starts[gang], parts, self._problem.gangs[gang].needed)
         for row in self._by_row:
             self._add_room(row)
         self._taken = self._problem.gpus_taken(hint)

@@ -17,6 +17,7 @@ Counts = Mapping[tuple[Bundle, int], cp_model.IntVar]
 
 def pods_per_type(integers: IntegerModel, reduction: Reduction, bundles: Iterable[Bundle], hint: Layout) -> Counts:
     """Add the variables of the bundles, hinted by a layout."""
+    starts = {gang: integers.variable(1, any(hint[at] for at in own)) for gang, own in reduction.gangs().items()}
     gangs: dict[int, list[tuple[cp_model.LinearExprT, int]]] = {}
     found: dict[tuple[Bundle, int], cp_model.IntVar] = {}
     for bundle in bundles:
@@ -29,9 +30,9 @@ def pods_per_type(integers: IntegerModel, reduction: Reduction, bundles: Iterabl
         else:
             gangs.setdefault(bundle.gang, []).append((sum(mine.values()), bundle.pods))
         found |= mine
-    members, least = reduction.gangs(), reduction.least_gpu_pods()
+    least = reduction.least_gpu_pods()
     for gang, parts in gangs.items():
-        integers.all_or_none(parts, least[gang], hint=any(hint[at] for at in members[gang]))
+        integers.some_or_none(starts[gang], parts, least[gang])
     return found
 
 
