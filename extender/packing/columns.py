@@ -190,7 +190,7 @@ class PriceProblem:
             else:
                 gangs.setdefault(bundle.gang, []).append((gain, bundle.pods))
         least = self._reduction.least_gpu_pods()
-        return [*singles, *(max(0, _best_of(parts, least[gang])) for gang, parts in gangs.items())]
+        return [*singles, *(max(0, most_gained(parts, least[gang])) for gang, parts in gangs.items())]
 
     def _price(self, prices: IntMatrix) -> bool:
         """Add for each state the pattern worth most; return whether any was worth adding."""
@@ -212,7 +212,7 @@ class PriceProblem:
         return found
 
 
-def _best_of(parts: Iterable[tuple[int, int]], least: int) -> int:
+def most_gained(parts: Iterable[tuple[int, int]], least: int) -> int:
     """Return the most that ``least`` or more pods can gain; ``parts``: (gain of a pod, pods)."""
     total = 0
     for gain, pods in sorted(parts, reverse=True):

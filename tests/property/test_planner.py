@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.packing import planner
+from extender.packing import planner, prefix
 from extender.packing.equal_plans import settled
 from extender.packing.fit import filter_nodes
 from extender.packing.greedy import greedy, one_by_one
@@ -35,9 +35,17 @@ def placed_at(snapshot, member, name):
 # ---------------------------------------------------------------- small worlds, all placements
 
 
+ANY = (None, None, ("a", None), ("b", None), ("two", 2), ("three", 3))
+ELASTIC = (("two", 2), ("two", 2), ("two", 2), ("three", 3), None)
+
+
 @st.composite
 def small_worlds(draw, *, sides=True):
-    """Draw at most 3 nodes and 5 pods of 2 priorities, some in gangs, some with CPU to run out of."""
+    """Draw at most 3 nodes and 5 pods of 2 priorities, some in gangs, some with CPU to run out of.
+
+    Half of the worlds have gangs that may start without some of their pods.
+    """
+    groups = draw(st.sampled_from((ANY, ELASTIC)))
     nodes = []
     for number in range(draw(st.integers(1, 3))):
         model = draw(st.sampled_from((H100, T4)))
@@ -47,17 +55,17 @@ def small_worlds(draw, *, sides=True):
             made = made.resource("pods", draw(st.sampled_from((2, 110))))
         nodes.append(made.build())
     running = [
-        draw(small_members(pod(f"r{number}").gpus(1).on(f"n{number}"))).build()
+        draw(small_members(pod(f"r{number}").gpus(1).on(f"n{number}"), groups)).build()
         for number in range(len(nodes))
         if draw(st.booleans())
     ]
     return Snapshot.of(nodes, running), [
-        draw(small_pods(number, sides=sides)) for number in range(draw(st.integers(1, 5)))
+        draw(small_pods(number, groups, sides=sides)) for number in range(draw(st.integers(1, 5)))
     ]
 
 
 @st.composite
-def small_pods(draw, number, *, sides):
+def small_pods(draw, number, groups, *, sides):
     made = pod(f"p{number}").priority(draw(st.sampled_from((0, 0, 7))))
     gpus = draw(st.sampled_from((1, 2, 3, 4, 0) if sides else (1, 2, 4, 8)))
     made = made.gpus(gpus) if gpus else made
@@ -65,13 +73,13 @@ def small_pods(draw, number, *, sides):
         made = made.cpu(draw(st.sampled_from((1, 2, 3))))
     if draw(st.booleans()):
         made = made.select("nvidia.com/gpu.product", draw(st.sampled_from((H100, T4))))
-    return draw(small_members(made)).build()
+    return draw(small_members(made, groups)).build()
 
 
 @st.composite
-def small_members(draw, made):
+def small_members(draw, made, groups):
     """Draw the gang of a pod: none, all or nothing, or one of which two or three pods have to run together."""
-    group = draw(st.sampled_from((None, None, ("a", None), ("b", None), ("two", 2), ("three", 3))))
+    group = draw(st.sampled_from(groups))
     return made.group(*group) if group else made
 
 
@@ -115,12 +123,14 @@ def best_of_all(snapshot, pods):
     return max(worth(pods, nodes) for nodes in everything(snapshot, pods) if gangs_are_whole(snapshot, pods, nodes))
 
 
-@pytest.fixture(params=["nodewise", "aggregated"])
+@pytest.fixture(params=["nodewise", "aggregated", "patterns"])
 def models(request, monkeypatch):
     """Solve small problems by the model for them, and by those for large ones."""
-    if request.param == "aggregated":
+    if request.param != "nodewise":
         monkeypatch.setattr(planner, "SMALL", 0)
         monkeypatch.setattr(planner, "LARGE", 0)
+    if request.param == "patterns":
+        monkeypatch.setattr(prefix, "applies", lambda _: False)
     return request.param
 
 
@@ -155,6 +165,12 @@ def test_the_models_for_many_nodes_claim_nothing_false(models, sides):
         check_against_everything(world, always_proven=False)
 
     check()
+
+
+def test_members_without_gpus_count_for_what_a_gang_needs(models):
+    nodes = [node("n").gpus(2).resource("cpu", 8000).resource("pods", 110).build()]
+    pods = [pod(f"g{number}").gpus(2).cpu(1).group("two", 2).build() for number in range(2)]
+    check_against_everything((Snapshot.of(nodes), [*pods, pod("c").cpu(1).group("two", 2).build()]), always_proven=True)
 
 
 @settings(max_examples=40)
