@@ -38,6 +38,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks import measured
 from benchmarks.questions import Question, cluster, filters, full_filters, prioritizes
 
 _ALL_CORES: Final = tuple(os.sched_getaffinity(0))
@@ -269,9 +270,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(line(row), flush=True)
     target = options.output or (None if options.small else RESULTS)
     if target is not None:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        facts = {"cores": os.cpu_count(), "python": platform.python_version(), "rows": [asdict(row) for row in rows]}
-        target.write_text(json.dumps(facts, indent=1) + "\n")
+        measured.write(target, rows=[asdict(row) for row in rows])
     slow = [row for row in rows if row.goal is not None and row.ratio_p50 > row.goal * GATE]
     for row in slow:
         print(f"past the gate of {row.goal * GATE if row.goal else 0:.1f}x: {line(row)}", file=sys.stderr)

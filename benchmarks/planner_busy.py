@@ -23,9 +23,7 @@ Writes benchmarks/results/planner_busy.json.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import statistics
 import sys
 import tempfile
@@ -39,7 +37,7 @@ from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from benchmarks import eventload, markdown
+from benchmarks import eventload, markdown, measured
 from benchmarks.latency import SPACE_SECONDS, Connection, quantile
 from benchmarks.questions import Question, prioritizes
 from controlplane import build, releases
@@ -327,14 +325,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(table(rows))
     target = options.output or (None if options.small else RESULTS)
     if target is not None:
-        machine = {
-            "cores": os.cpu_count(),
-            "python": platform.python_version(),
-            "kubernetes": releases.NEWEST.kubernetes,
-            "load_before": round(load, 1),
-            "rows": rows,
-        }
-        target.write_text(json.dumps(machine, indent=1) + "\n", encoding="utf-8")
+        measured.write(target, kubernetes=releases.NEWEST.kubernetes, load_before=round(load, 1), rows=rows)
     return 0
 
 

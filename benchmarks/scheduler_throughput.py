@@ -21,9 +21,6 @@ Writes benchmarks/results/scheduler_throughput.json.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
 import statistics
 import sys
 import tempfile
@@ -32,7 +29,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import markdown
+from benchmarks import markdown, measured
 from benchmarks.schedulerrun import FLOOR, NAMES, NODES, NONE, Bench, Run, Variant
 from controlplane import build, releases
 from controlplane.plane import Plane
@@ -160,13 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(table(rows))
     target = options.output or (None if options.small else RESULTS)
     if target is not None:
-        facts = {
-            "cores": os.cpu_count(),
-            "python": platform.python_version(),
-            "kubernetes": releases.NEWEST.kubernetes,
-            "rows": rows,
-        }
-        target.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+        measured.write(target, kubernetes=releases.NEWEST.kubernetes, rows=rows)
     return 0
 
 

@@ -20,8 +20,6 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
-import os
-import platform
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +29,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks import markdown
+from benchmarks import markdown, measured
 from benchmarks.floor import CPU_SECONDS
 from benchmarks.latency import quantile, running
 from benchmarks.questions import ANY_TYPE, GPU, by_names, node_name
@@ -249,9 +247,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     malloc.tune()
     rows = [asdict(row) for row in (measure((500,), 40) if options.small else measure((500, 5000, 15000), 500))]
     print(table(rows))
-    facts = {"cores": os.cpu_count(), "python": platform.python_version(), "rows": rows}
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    measured.write(options.output, rows=rows)
 
 
 if __name__ == "__main__":

@@ -17,8 +17,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import re
 import statistics
 import sys
@@ -30,7 +28,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import livecluster, markdown
+from benchmarks import livecluster, markdown, measured
 from controlplane import build, releases
 from controlplane.cluster import Cluster
 from controlplane.extenderprocess import ExtenderProcess
@@ -219,8 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(table(row))
     target = options.output or (None if options.small else RESULTS)
     if target is not None:
-        facts = {"cores": os.cpu_count(), "python": platform.python_version(), "kubernetes": releases.NEWEST.kubernetes}
-        target.write_text(json.dumps({**facts, **row}, indent=1) + "\n", encoding="utf-8")
+        measured.write(target, kubernetes=releases.NEWEST.kubernetes, **row)
     return 0
 
 
