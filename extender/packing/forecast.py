@@ -78,10 +78,10 @@ class PosedQuotas:
 
     def guidance(self, answer: QuotaAnswer, now: Snapshot) -> Guidance:
         """Return a later snapshot's guidance with these quotas."""
-        table = self.snapshot.table
+        table, problems = self.snapshot.table, self.question.problems
         quotas = {
-            resource: quota_problem.quotas_of(NodeKinds.of(table, resource), self.groups[resource], wanted)
-            for resource, wanted in answer.wanted.items()
+            name: quota_problem.quotas_of(NodeKinds.of(table, name), self.groups[name], problems[name], wanted)
+            for name, wanted in answer.wanted.items()
         }
         return replace(now.guidance or Guidance(), quotas=quotas)
 

@@ -40,13 +40,17 @@ def column_of(kinds: Codes, gpus: IntVector, cpu_milli: IntVector) -> Columns:
 class Quotas:
     """How many GPUs each group of pods should take in each column, for one resource.
 
-    What a group misses somewhere is 1 - q/max q: it should take q GPUs there, max q in its best place. It misses all
+    What a group misses somewhere is 1 - q/max q: q is what it should take there, max q in its best place. It misses all
     where it should take none, and on nodes without whole GPUs: a negative column reads the last entry, 1.
+
+    For a kind of nodes q counts GPUs. For a column it is the share of the column's free GPUs: among nodes of one kind a
+    few that are started would else lose to many that are whole, whoever should take the started ones.
 
     Attributes:
         signature: of the ``NodeKinds`` that the columns speak of.
         groups: class of pods -> row of the arrays.
         wanted: float [group, kind x CPU_CLASSES], GPUs.
+        free: float [kind x CPU_CLASSES], the GPUs that were free when the quotas were asked for.
         missed_kind: float [group, kind x CPU_CLASSES + 1], what is missed in the column's kind of nodes.
         missed_column: the same of the column alone.
     """
@@ -54,6 +58,7 @@ class Quotas:
     signature: tuple[object, ...]
     groups: Mapping[PodClass, int]
     wanted: Floats
+    free: Floats
     # Worked out once a solution, not once a score.
     missed_kind: Floats = field(init=False)
     missed_column: Floats = field(init=False)
@@ -64,7 +69,7 @@ class Quotas:
         of_kind = _missed(self.wanted.reshape(groups, width // CPU_CLASSES, CPU_CLASSES).sum(axis=2))
         kind = np.append(np.repeat(np.arange(width // CPU_CLASSES), CPU_CLASSES), -1)
         object.__setattr__(self, "missed_kind", of_kind[:, kind])
-        object.__setattr__(self, "missed_column", _missed(self.wanted))
+        object.__setattr__(self, "missed_column", _missed(_share(self.wanted, self.free)))
 
     def group_of(self, pods: PodClass, kinds: NodeKinds) -> int | None:
         """Return the row of a class of pods.
@@ -80,9 +85,14 @@ class Quotas:
 
 
 def _missed(wanted: Floats) -> Floats:
-    best = wanted.max(axis=1, initial=0.0, keepdims=True)
-    share = np.divide(wanted, best, out=np.zeros_like(wanted), where=best > 0.0)
+    share = _share(wanted, wanted.max(axis=1, initial=0.0, keepdims=True))
     return np.pad(1.0 - share, ((0, 0), (0, 1)), constant_values=1.0)
+
+
+def _share(part: Floats, whole: Floats) -> Floats:
+    """Return part / whole, 0 of nothing."""
+    whole = np.broadcast_to(whole, part.shape)
+    return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0.0)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

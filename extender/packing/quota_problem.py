@@ -100,9 +100,11 @@ def pose(
     return problem, groups.of_class
 
 
-def quotas_of(kinds: NodeKinds, groups: Mapping[PodClass, int], wanted: Floats) -> Quotas:
-    """Return a solution (float [group, width], GPUs) as scoring reads it."""
-    return Quotas(kinds.signature, groups, wanted)
+def quotas_of(kinds: NodeKinds, groups: Mapping[PodClass, int], problem: QuotaProblem, wanted: Floats) -> Quotas:
+    """Return a problem's solution (float [group, width], GPUs) as scoring reads it."""
+    free = np.zeros(problem.width)
+    free[problem.column] = problem.free_gpus
+    return Quotas(kinds.signature, groups, wanted, free)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

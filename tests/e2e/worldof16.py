@@ -14,7 +14,7 @@ from controlplane.objects import OLD_GPU, OLD_NAME, RUN_SECONDS, needs_model, no
 from controlplane.plane import Plane
 from controlplane.processes import wait_for
 from tests.e2e.recorder import Recorder
-from tests.e2e.scenarios import EVERY_POD, LEGACY, UNPLANNED, running, wait_agreed
+from tests.e2e.scenarios import EVERY_POD, LEGACY, running, wait_agreed
 
 K80: Final = "Tesla-K80"
 P100: Final = "Tesla-P100"
@@ -44,12 +44,12 @@ def old_cluster() -> list[Manifest]:
 
 
 def world(
-    plane: Plane, cluster: Cluster, folder: Path, minor: str, config: str | None, scoring: str = "planned"
+    plane: Plane, cluster: Cluster, folder: Path, minor: str, config: str | None
 ) -> AbstractContextManager[tuple[ExtenderProcess, Recorder]]:
     """Run everything; 1.22 gets the legacy Policy, the newer ones send every pod as it does."""
     if minor == "1.22":
-        return running(plane, cluster, folder, minor, config=config, policy=LEGACY, scoring=scoring)
-    return running(plane, cluster, folder, minor, config=config, changes=EVERY_POD, scoring=scoring)
+        return running(plane, cluster, folder, minor, config=config, policy=LEGACY)
+    return running(plane, cluster, folder, minor, config=config, changes=EVERY_POD)
 
 
 def play_types(plane: Plane, cluster: Cluster, folder: Path, minor: str, config: str | None) -> None:
@@ -91,7 +91,7 @@ def play_waiting(plane: Plane, cluster: Cluster, folder: Path, minor: str, confi
 def play_packing(plane: Plane, cluster: Cluster, folder: Path, minor: str, config: str | None) -> None:
     """Small pods leave a whole K80 node for the one that needs it, whatever in-tree scoring would rather do."""
     cluster.create_nodes(old_cluster())
-    with world(plane, cluster, folder, minor, config, UNPLANNED) as (_, recorder):
+    with world(plane, cluster, folder, minor, config) as (_, recorder):
         small = cluster.create_pods([old_pod(f"small-{n}", 1, K80) for n in range(8)])
         where = cluster.wait_bound(small)
         assert len(set(where.values())) == 1

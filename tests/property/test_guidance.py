@@ -34,12 +34,12 @@ def guided(snapshot, asked, random):
     """Return the snapshot, filling, with drawn quotas for its mix and the pod, and perhaps a node for the pod."""
     found = {}
     for resource in snapshot.table.whole_gpu_resources:
-        _, groups = quota_problem.pose(snapshot, resource)
+        problem, groups = quota_problem.pose(snapshot, resource)
         groups = {**groups, PodClass.of(asked): len(set(groups.values()))}
         kinds = NodeKinds.of(snapshot.table, resource)
         width = len(kinds) * CPU_CLASSES
         wanted = [[random.choice((0.0, 0.5, 4.0, 7.25)) for _ in range(width)] for _ in range(1 + max(groups.values()))]
-        found[resource] = quota_problem.quotas_of(kinds, groups, np.array(wanted).reshape(-1, width))
+        found[resource] = quota_problem.quotas_of(kinds, groups, problem, np.array(wanted).reshape(-1, width))
     nodes = {asked.uid: random.choice(snapshot.table.names)} if random.random() < 0.5 else {}
     return replace(snapshot, history=History(Turnover(), snapshot.history.arrivals, Guidance(found, nodes)))
 
@@ -63,8 +63,10 @@ def expected(snapshot, asked, row, base):
     off = n * abs(min(cpu / max(gpus, 1), largest) - asked.requests.get("cpu", 0) / n) / max(largest, 1.0)
     if not any(wanted):
         return base
+    shares = [w / f if f else 0.0 for w, f in zip(wanted, of_resource.free.tolist(), strict=True)]
     missed = [
-        1.0 - (given[place] / max(given) if kind >= 0 else 0.0) for given, place in ((by_kind, kind), (wanted, column))
+        1.0 - (given[place] / max(given) if kind >= 0 and any(given) else 0.0)
+        for given, place in ((by_kind, kind), (shares, column))
     ]
     return base - (3.0 * n * missed[0] + 0.5 * n * missed[1] + 0.9 * off)
 

@@ -28,7 +28,7 @@ def solved(snapshot):
     problem, groups = quota_problem.pose(snapshot, GPU)
     wanted = quotas.solve(problem)
     assert wanted is not None
-    return quota_problem.quotas_of(NodeKinds.of(snapshot.table, GPU), groups, wanted)
+    return quota_problem.quotas_of(NodeKinds.of(snapshot.table, GPU), groups, problem, wanted)
 
 
 def on(snapshot, of_resource, name, asked):
@@ -66,14 +66,17 @@ def test_cpu_poor_nodes_are_for_pods_that_ask_for_little():
 def test_quotas_are_missed_the_more_the_less_the_place_gets_beside_the_best():
     wanted = np.zeros((2, 2 * CPU_CLASSES))
     wanted[0, [0, 3, CPU_CLASSES]] = 6.0, 3.0, 3.0
-    of_resource = Quotas((), {}, wanted)
+    free = np.ones(2 * CPU_CLASSES)
+    free[[0, 3, CPU_CLASSES]] = 8.0, 3.0, 16.0
+    of_resource = Quotas((), {}, wanted, free)
     assert of_resource.missed_kind[0].tolist() == [0.0] * CPU_CLASSES + [1 - 3 / 9] * CPU_CLASSES + [1.0]
-    assert of_resource.missed_column[0, [0, 3, CPU_CLASSES, 1, -1]].tolist() == [0.0, 0.5, 0.5, 1.0, 1.0]
+    # Of the columns' free GPUs 3/4, all and 3/16.
+    assert of_resource.missed_column[0, [0, 3, CPU_CLASSES, 1, -1]].tolist() == [0.25, 0.0, 1 - 3 / 16, 1.0, 1.0]
     assert of_resource.missed_kind[1].tolist() == [1.0] * (2 * CPU_CLASSES + 1)
 
 
 def test_without_groups_there_are_no_quotas():
-    assert Quotas((), {}, np.zeros((0, CPU_CLASSES))).missed_kind.shape == (0, CPU_CLASSES + 1)
+    assert Quotas((), {}, np.zeros((0, CPU_CLASSES)), np.zeros(CPU_CLASSES)).missed_kind.shape == (0, CPU_CLASSES + 1)
 
 
 def test_quotas_speak_of_a_class_of_pods_that_they_give_something():
@@ -81,7 +84,7 @@ def test_quotas_speak_of_a_class_of_pods_that_they_give_something():
     kinds = NodeKinds.of(small_cluster(asked).table, GPU)
     wanted = np.zeros((2, len(kinds) * CPU_CLASSES))
     wanted[0, 6] = 3.0
-    of_resource = Quotas(kinds.signature, {PodClass.of(asked): 0, PodClass.of(other): 1}, wanted)
+    of_resource = Quotas(kinds.signature, {PodClass.of(asked): 0, PodClass.of(other): 1}, wanted, wanted[0])
     assert of_resource.group_of(PodClass.of(asked), kinds) == 0
     assert of_resource.group_of(PodClass.of(other), kinds) is None
     assert of_resource.group_of(PodClass.of(pod("x").gpus(1).build()), kinds) is None
@@ -95,6 +98,18 @@ def test_with_room_to_spare_quotas_do_not_open_whole_nodes():
     for waiting in list(snapshot.pending.values()):
         guided = snapshot.with_guidance(Guidance({GPU: solved(snapshot)}))
         assert guided.table.names[best_row(Planned(), guided, waiting, np.arange(4))] == "n0"
+
+
+def test_small_pods_fill_the_node_that_they_started():
+    # Whole nodes have more GPUs to give, so the quotas name more of theirs than of those of the started one.
+    snapshot = Snapshot.of([node(f"n{i}").gpus(8, H100).build() for i in range(3)])
+    for i in range(8):
+        asked = pod(f"w{i}").gpus(1).cpu(1)
+        snapshot = snapshot.with_pod(asked.build())
+        guided = snapshot.with_guidance(Guidance({GPU: solved(snapshot)}))
+        chosen = best_row(Planned(), guided, asked.build(), np.arange(3))
+        snapshot = snapshot.with_pod(asked.on(snapshot.table.names[chosen]).build())
+    assert sorted(snapshot.free_of(GPU).tolist()) == [0, 8, 8]
 
 
 def test_columns_are_kinds_by_classes_of_cpu_per_gpu():
