@@ -285,9 +285,9 @@ class Parameters(Section):
         "leaves the model and size it should take when the GPUs that would strand there are worth more.",
     )
     cpu_quota_weight: Weight = Field(
-        0.5,
-        description="Factor of the quotas of nodes of a kind by their free CPU, likewise. 0.5: which node, not whether "
-        "a whole one is opened; 3 opened a tenth more of them on clusters that stayed half empty.",
+        1.0,
+        description="Factor of the quotas of nodes of a kind by their free CPU, likewise. 1: which node; half of it "
+        "where an untouched one stands beside a started one that has room.",
     )
     type_rank_weight: Weight = Field(
         0.05,

@@ -36,12 +36,25 @@ def column_of(kinds: Codes, gpus: IntVector, cpu_milli: IntVector) -> Columns:
     return columns
 
 
+def quota_place(kinds: NodeKinds, of_node: Codes, gpus: IntVector, cpu_milli: IntVector) -> Columns:
+    """Return where the quotas are read for nodes by kind and what is free on them.
+
+    The column of a started node, so many columns further on that of an untouched one, and after both a place for nodes
+    without whole GPUs free.
+    """
+    width, column = len(kinds) * CPU_CLASSES, column_of(of_node, gpus, cpu_milli)
+    # Kind -1 reads the last entry.
+    untouched = gpus == np.append(kinds.gpus, -1)[of_node]
+    places: Columns = np.where((column < 0) | (gpus <= 0), 2 * width, column + width * untouched)
+    return places
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Quotas:
     """How many GPUs each group of pods should take in each column, for one resource.
 
     What a group misses somewhere is 1 - q/max q: q is what it should take there, max q in its best place. It misses all
-    where it should take none, and on nodes without whole GPUs: a negative column reads the last entry, 1.
+    where it should take none, and on nodes without whole GPUs: the last entry, 1.
 
     For a kind of nodes q counts GPUs. For a column it is the share of the column's free GPUs: among nodes of one kind a
     few that are started would else lose to many that are whole, whoever should take the started ones.

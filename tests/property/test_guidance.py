@@ -19,6 +19,8 @@ from extender.packing.kinds import NodeKinds
 from extender.packing.mix import PodClass, Turnover
 from extender.packing.policies.hole_aware import HoleAware
 from extender.packing.policies.planned import Planned
+from extender.packing.snapshot import Snapshot
+from tests.fleet import FLEET, after, fleet_steps, shaped
 from tests.strategies import snapshot_of, waiting_pods, worlds
 
 HOLE_AWARE, PLANNED = HoleAware(), Planned()
@@ -44,31 +46,55 @@ def guided(snapshot, asked, random):
     return replace(snapshot, history=History(Turnover(), snapshot.history.arrivals, Guidance(found, nodes)))
 
 
+def free_on(snapshot, asked, row):
+    """Return what is free on a row of GPUs, CPU and memory, and its column."""
+    free, axis = snapshot.free_for_score, snapshot.table.axis.index
+    gpus, cpu, memory = (max(0, int(free[axis[name], row])) for name in (asked.gpu.resource, "cpu", "memory"))
+    kind = int(NodeKinds.of(snapshot.table, asked.gpu.resource).of_row[row])
+    return gpus, cpu, memory, kind * CPU_CLASSES + min(cpu // max(gpus, 1) // 2000, CPU_CLASSES - 1)
+
+
+def started_with_room(snapshot, asked):
+    """Return the column and kind of the open nodes with pods on their GPUs, where the most of each has room."""
+    most = dict[tuple[int, int], list[int]]()
+    for row, node in enumerate(snapshot.table.nodes):
+        kind = int(NodeKinds.of(snapshot.table, asked.gpu.resource).of_row[row])
+        *free, column = free_on(snapshot, asked, row)
+        if kind >= 0 and 0 < free[0] < node.allocatable[asked.gpu.resource] and not node.closed:
+            most[column, kind] = [max(pair) for pair in zip(free, most.get((column, kind), free), strict=True)]
+    asks = (asked.gpu.count, asked.requests.get("cpu", 0), asked.requests.get("memory", 0))
+    return [at for at, free in most.items() if all(a <= f for a, f in zip(asks, free, strict=True))]
+
+
 def expected(snapshot, asked, row, base):
     """Return the utility by the formula, for one row."""
-    guidance, name, free = snapshot.guidance, snapshot.table.names[row], snapshot.free_for_score
+    guidance, name = snapshot.guidance, snapshot.table.names[row]
     if guidance.nodes.get(asked.uid) == name:
         return sys.float_info.max
     of_resource = guidance.quotas.get(asked.gpu.resource)
     if of_resource is None or not asked.gpu.whole:
         return base
     wanted = of_resource.wanted[of_resource.groups[PodClass.of(asked)]].tolist()
-    kind = int(NodeKinds.of(snapshot.table, asked.gpu.resource).of_row[row])
     by_kind = [sum(wanted[i : i + CPU_CLASSES]) for i in range(0, len(wanted), CPU_CLASSES)]
-    axis, n = snapshot.table.axis.index, asked.gpu.count
-    gpus, cpu = (max(0, int(free[axis[name], row])) for name in (asked.gpu.resource, "cpu"))
-    column = kind * CPU_CLASSES + min(cpu // max(gpus, 1) // 2000, CPU_CLASSES - 1)
+    n = asked.gpu.count
+    gpus, cpu, _, column = free_on(snapshot, asked, row)
+    kind = int(NodeKinds.of(snapshot.table, asked.gpu.resource).of_row[row]) if gpus else -1
     ratios = [c.cpu_milli / c.gpu.count for c in snapshot.mix.counts if c.gpu.resource == asked.gpu.resource]
     largest = max(ratios, default=1.0)
     off = n * abs(min(cpu / max(gpus, 1), largest) - asked.requests.get("cpu", 0) / n) / max(largest, 1.0)
     if not any(wanted):
         return base
     shares = [w / f if f else 0.0 for w, f in zip(wanted, of_resource.free.tolist(), strict=True)]
-    missed = [
-        1.0 - (given[place] / max(given) if kind >= 0 and any(given) else 0.0)
-        for given, place in ((by_kind, kind), (shares, column))
-    ]
-    return base - (3.0 * n * missed[0] + 0.5 * n * missed[1] + 0.9 * off)
+    missed_kind = 1.0 - (by_kind[kind] / max(by_kind) if kind >= 0 else 0.0)
+    missed_column = missed_here = _missed(shares, column, kind)
+    started = [_missed(shares, *at) for at in started_with_room(snapshot, asked) if at[1] == kind]
+    if started and gpus == snapshot.table.nodes[row].allocatable[asked.gpu.resource]:
+        missed_column = max(missed_here, (missed_here + min(started)) / 2)
+    return base - (3.0 * n * missed_kind + 1.0 * n * missed_column + 0.9 * off)
+
+
+def _missed(shares, column, kind):
+    return 1.0 - (shares[column] / max(shares) if kind >= 0 and any(shares) else 0.0)
 
 
 @given(world=worlds(), asked=waiting_pods())
@@ -93,6 +119,18 @@ def test_guided_utilities_are_those_of_the_formula_and_follow_the_rows(world, as
     assert PLANNED.score(snapshot, asked, rows[order]).tolist() == utilities[order].tolist()
     alone = [PLANNED.score(snapshot, asked, rows[i : i + 1])[0] for i in range(len(rows))]
     assert alone == utilities.tolist()
+
+
+@given(changes=st.lists(st.tuples(fleet_steps(), st.booleans()), max_size=16), asked=shaped("asked", ""), random=RANDOM)
+def test_untouched_nodes_keep_half_of_what_their_column_is_better_than_started_ones(changes, asked, random):
+    snapshot = Snapshot.of(FLEET)
+    for change, scored in changes:
+        snapshot = after(snapshot, *change)
+        if scored:
+            now, rows = guided(snapshot, asked, random), candidates(snapshot, asked)
+            base = HOLE_AWARE.score(now, asked, rows).tolist()
+            formula = [expected(now, asked, row, b) for row, b in zip(rows.tolist(), base, strict=True)]
+            assert PLANNED.score(now, asked, rows).tolist() == pytest.approx(formula)
 
 
 @given(world=worlds(), asked=waiting_pods(), random=RANDOM)

@@ -52,7 +52,7 @@ def test_without_any_source_every_field_has_its_default(load):
         "ladder_weight": 10.0,
         "preference_weight": 10.0,
         "quota_weight": 3.0,
-        "cpu_quota_weight": 0.5,
+        "cpu_quota_weight": 1.0,
         "type_rank_weight": 0.05,
     }
 

@@ -112,6 +112,31 @@ def test_small_pods_fill_the_node_that_they_started():
     assert sorted(snapshot.free_of(GPU).tolist()) == [0, 8, 8]
 
 
+@pytest.mark.parametrize(
+    ("started", "asked", "lost"),
+    [
+        (node("s").gpus(8, H100), pod("p").gpus(2), 0.5),
+        (node("s").gpus(8, H100).unready(), pod("p").gpus(2), 0.0),
+        (node("s").gpus(8, H100), pod("p").gpus(6), 0.0),
+        (node("s").gpus(8, H100), pod("p").gpus(2).cpu(40), 0.0),
+        (node("s").gpus(8, H100), pod("p").gpus(2).memory(1000), 0.0),
+    ],
+    ids=["room", "closed", "GPUs", "CPU", "memory"],
+)
+def test_an_untouched_node_loses_half_its_advantage_where_a_started_one_has_room(started, asked, lost):
+    running = pod("r").gpus(3).cpu(64).memory(600).on("s").build()
+    waiting = asked.build()
+    snapshot = Snapshot.of([node("u").gpus(8, H100).build(), started.build()], [running, waiting])
+    kinds, untouched = NodeKinds.of(snapshot.table, GPU), np.array([snapshot.table.index["u"]])
+    wanted = np.zeros((1, len(kinds) * CPU_CLASSES))
+    # All of it on what is untouched: what is started misses 1 per GPU.
+    wanted[0, column_of(kinds.of_row[untouched], *(snapshot.free_of(name)[untouched] for name in (GPU, "cpu")))] = 8.0
+    quotas_of_all = Quotas(kinds.signature, {PodClass.of(waiting): 0}, wanted, np.full(wanted.shape[1], 8.0))
+    guided = snapshot.with_guidance(Guidance({GPU: quotas_of_all}))
+    keeps_all, default = (policy.score(guided, waiting, untouched) for policy in (Planned(opening=1.0), Planned()))
+    assert keeps_all - default == pytest.approx([lost * waiting.gpu.count])
+
+
 def test_columns_are_kinds_by_classes_of_cpu_per_gpu():
     kinds, gpus = np.array([0, 1, 1, -1], dtype=np.int32), np.array([8, 1, 0, 4])
     columns = column_of(kinds, gpus, np.array([96_000, 1_999, 5_000_000, 8_000]))

@@ -2,7 +2,8 @@
 
     cost = cost of hole-aware + n (quota x missed kind + cpu_quota x missed column) + cpu_match x cpu_ratio
 
-The latter two only while the cluster fills, for a pod of n GPUs.
+The latter two only while the cluster fills, for a pod of n GPUs. Where started nodes of its kind have room for the pod,
+an untouched one keeps half of what its column is better than theirs.
 
 The node that the joint plan gives to a pod comes before all others, whatever it costs.
 
@@ -16,11 +17,13 @@ from typing import Final
 
 import numpy as np
 
+from extender.packing.alike import AlikeRows
 from extender.packing.framework import Rows, Utilities
-from extender.packing.guidance import Quotas, column_of
+from extender.packing.guidance import CPU_CLASSES, Floats, Quotas
 from extender.packing.kinds import NodeKinds
 from extender.packing.mix import PodClass
 from extender.packing.policies.hole_aware import Candidates, HoleAware
+from extender.packing.resources import CPU, MEMORY
 from extender.packing.snapshot import Snapshot
 from extender.packing.types import PodInfo
 
@@ -35,8 +38,9 @@ class Planned:
     Attributes:
         base: what scores without a planner.
         quota: weight of the quota of kinds: which model, which size of node.
-        cpu_quota: weight of the quota of columns: which nodes of the kind by their free CPU. Little, because with room
-            to spare it would open whole nodes where started ones do.
+        cpu_quota: weight of the quota of columns: which nodes of the kind by their free CPU.
+        opening: what an untouched node keeps of its advantage by column over started ones with room. Quotas are for
+            demand as large as all that is free: with room to spare they would open whole nodes where started ones do.
         cpu_match: weight of the term ``cpu_ratio`` on top of the base's: what quotas leave open goes by CPU.
         filling: the quotas count while so small a share of what has started of late has ended. Under departures they
             break up whole nodes.
@@ -45,7 +49,8 @@ class Planned:
     name: str = "planned"
     base: HoleAware = field(default_factory=HoleAware)
     quota: float = 3.0
-    cpu_quota: float = 0.5
+    cpu_quota: float = 1.0
+    opening: float = 0.5
     cpu_match: float = 0.9
     filling: float = 0.5
     # The base with ``cpu_match`` in it: made once, not once a score.
@@ -81,8 +86,24 @@ class Planned:
         group = quotas.group_of(PodClass.of(question.pod), kinds)
         if group is None:
             return question.by_row(self.base.utilities(question))
-        missed = self.quota * quotas.missed_kind[group] + self.cpu_quota * quotas.missed_column[group]
-        column = column_of(kinds.of_row[question.rows], question.gpus, question.cpu_milli)
-        # A negative column, no whole GPUs, reads the last entry.
-        cost = question.count * missed[np.maximum(column, -1)]
+        alike = AlikeRows.of(question.snapshot, question.pod.gpu.resource)
+        by_kind, by_column = quotas.missed_kind[group], quotas.missed_column[group]
+        missed = self.quota * by_kind + self.cpu_quota * by_column
+        lost = (1.0 - self.opening) * self.cpu_quota * _ahead_of_started(by_column[:-1], question.pod, alike)
+        by_place = np.concatenate((missed[:-1], missed[:-1] + lost, missed[-1:]))
+        cost = question.count * by_place[alike.quota_places(None if question.place is not None else question.rows)]
         return question.by_row(self._filling_base.utilities(question) - cost)
+
+
+def _ahead_of_started(missed: Floats, pod: PodInfo, alike: AlikeRows) -> Floats:
+    """Return float [column]: by how much less it misses than the best started nodes of the kind with room for the pod.
+
+    0 where it misses more, or none is started. Of all open nodes, not of the candidates alone: what a node is worth
+    does not depend on who else is asked about.
+    """
+    gpus, cpu_milli, memory_bytes = alike.most_started
+    has_room = (gpus >= pod.gpu.count) & (cpu_milli >= pod.requests.get(CPU, 0))
+    has_room &= memory_bytes >= pod.requests.get(MEMORY, 0)
+    least = np.where(has_room, missed, np.inf).reshape(-1, CPU_CLASSES).min(axis=1)
+    least = np.repeat(np.where(np.isinf(least), 0.0, least), CPU_CLASSES)
+    return np.maximum(least - missed, 0.0)
