@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from extender.packing.gpu import GpuModel
-from extender.packing.resources import CPU, MEMORY, plus
+from extender.packing.resources import CORE_MILLI, CPU, GIB, MEMORY, plus
 from extender.packing.table import BoolVector, Codes, IntVector, NodeTable, frozen
-
-_CORE_MILLI: Final = 1000
-_GIB: Final = 2**30
 
 
 class Shape(NamedTuple):
@@ -56,7 +53,7 @@ class NodeKinds:
     @classmethod
     def _made(cls, table: NodeTable, resource: str) -> NodeKinds:
         rows = np.flatnonzero(table.whole(resource))
-        units = ((resource, 1), (CPU, _CORE_MILLI), (MEMORY, _GIB))
+        units = ((resource, 1), (CPU, CORE_MILLI), (MEMORY, GIB))
         amounts = [table.allocatable_of(name)[rows] // unit * unit for name, unit in units]
         columns = np.stack([table.models(resource).codes[rows], *amounts], axis=1)
         kinds, inverse = np.unique(columns, axis=0, return_inverse=True)
@@ -76,8 +73,8 @@ class NodeKinds:
 
     def could_hold(self, shape: Shape) -> BoolVector:
         """Return bool [kind]: whether an empty node of the kind may have the room; what was rounded off counts."""
-        fits: BoolVector = (self.gpus >= shape.gpus) & (plus(self.cpu_milli, _CORE_MILLI - 1) >= shape.cpu_milli)
-        return fits & (plus(self.memory_bytes, _GIB - 1) >= shape.memory_bytes)
+        fits: BoolVector = (self.gpus >= shape.gpus) & (plus(self.cpu_milli, CORE_MILLI - 1) >= shape.cpu_milli)
+        return fits & (plus(self.memory_bytes, GIB - 1) >= shape.memory_bytes)
 
     @cached_property
     def largest(self) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from extender.packing.resources import CPU, MEMORY, PODS
+from extender.packing.resources import CORE_MILLI, CPU, GIB, MEMORY, PODS
 from extender.packing.selectors import Taint
 from extender.packing.snapshot import Snapshot
 from extender.packing.types import NodeInfo, PodInfo
@@ -19,7 +19,6 @@ INSTANCE_TYPES: Final = ("node.kubernetes.io/instance-type", "beta.kubernetes.io
 _HOSTNAME: Final = "kubernetes.io/hostname"
 # Taints of these prefixes say how a node fares now, not what it is (kube: well-known labels, annotations and taints).
 _PASSING: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler")
-_GIB: Final = 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ def _alike(node: NodeInfo, keys: Collection[str]) -> object:
     return (
         tuple(sorted((name, model, _capacity(node, name)) for name, model in node.gpus.items())),
         _capacity(node, CPU),
-        round(_capacity(node, MEMORY) / _GIB),
+        round(_capacity(node, MEMORY) / GIB),
         _lasting(node.taints),
         tuple((key, node.labels.get(key)) for key in sorted(keys)),
         _instance_type(node),
@@ -127,5 +126,5 @@ def _used_everywhere(snapshot: Snapshot, row: int, everywhere: Callable[[PodInfo
 
 
 def _described(node: NodeInfo, gpus: int, model: str | None) -> str:
-    cpus, gib = _capacity(node, CPU) // 1000, round(_capacity(node, MEMORY) / _GIB)
+    cpus, gib = _capacity(node, CPU) // CORE_MILLI, round(_capacity(node, MEMORY) / GIB)
     return f"{gpus} x {model or 'GPU'}, {cpus} CPUs, {gib} GiB"

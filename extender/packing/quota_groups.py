@@ -16,14 +16,13 @@ from extender.packing.expected import shaped_classes
 from extender.packing.kinds import NodeKinds, Shape
 from extender.packing.memory import ByIdentity
 from extender.packing.mix import DemandMix, PodClass
+from extender.packing.resources import CORE_MILLI, GIB
 from extender.packing.snapshot import Snapshot
 
 # Pods are told apart by cores and GiB per GPU in steps of so many; what asks for more than four steps is one class.
 _CORE_STEP: Final = 4
 _GIB_STEP: Final = 16
 _STEPS: Final = 4
-_CORE_MILLI: Final = 1000
-_GIB: Final = 2**30
 # However long ago a class has come: its pods run or wait, and may come again.
 LEAST_WEIGHT: Final = 1e-3
 
@@ -125,7 +124,7 @@ class Groups:
 
 def _key(kinds: NodeKinds, shape: Shape) -> GroupKey:
     allowed = np.frombuffer(shape.allowed, dtype=np.bool_) & kinds.could_hold(shape)
-    cores, gib = shape.cpu_milli / _CORE_MILLI / shape.gpus, shape.memory_bytes / _GIB / shape.gpus
+    cores, gib = shape.cpu_milli / CORE_MILLI / shape.gpus, shape.memory_bytes / GIB / shape.gpus
     return GroupKey(shape.gpus, allowed.tobytes(), _step(cores / _CORE_STEP), _step(gib / _GIB_STEP))
 
 

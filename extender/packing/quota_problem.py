@@ -18,7 +18,7 @@ from extender.packing.guidance import CPU_CLASSES, Columns, Quotas, column_of
 from extender.packing.kinds import NodeKinds
 from extender.packing.mix import PodClass
 from extender.packing.quota_groups import COARSER, LEAST_WEIGHT, Groups
-from extender.packing.resources import CPU, MEMORY
+from extender.packing.resources import CORE_MILLI, CPU, GIB, MEMORY
 from extender.packing.snapshot import Snapshot
 from extender.packing.table import BoolMatrix, IntVector, Rows
 
@@ -26,9 +26,6 @@ Floats = npt.NDArray[np.float64]
 
 MOST_VARIABLES: Final = 20_000
 """As many are solved in one to four seconds, 50,000 in nine; more would age the quotas, or never come in time."""
-
-_CORE_MILLI: Final = 1000
-_GIB: Final = 2**30
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -85,15 +82,15 @@ def pose(
     each, cpu_milli, memory_bytes = np.array(amounts, dtype=np.float64).reshape(len(groups), 3).T
     problem = QuotaProblem(
         gpus=asked.astype(np.float64),
-        cores=cpu_milli / _CORE_MILLI / each,
-        gib=memory_bytes / _GIB / each,
+        cores=cpu_milli / CORE_MILLI / each,
+        gib=memory_bytes / GIB / each,
         demand=demand[kept],
         allowed=allowed[kept],
         column=free.column,
         width=len(kinds) * CPU_CLASSES,
         free_gpus=free.total(free.gpus),
-        free_cores=free.total(free.cpu_milli) / _CORE_MILLI,
-        free_gib=free.total(free.memory_bytes) / _GIB,
+        free_cores=free.total(free.cpu_milli) / CORE_MILLI,
+        free_gib=free.total(free.memory_bytes) / GIB,
         sizes=sizes.astype(np.float64),
         in_pieces=free.in_pieces(sizes),
     )

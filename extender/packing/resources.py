@@ -31,6 +31,9 @@ PODS: Final = "pods"
 EPHEMERAL: Final = "ephemeral-storage"
 BASE_RESOURCES: Final = (CPU, MEMORY, EPHEMERAL, PODS)
 
+CORE_MILLI: Final = 1000
+GIB: Final = 2**30
+
 # Quantity caps amounts at 2^63-1 when it parses (apimachinery pkg/api/resource/quantity.go, maxAllowed).
 MAX_AMOUNT: Final = 2**63 - 1
 _MIN_AMOUNT: Final = -(2**63)
