@@ -286,8 +286,8 @@ class Parameters(Section):
     )
     cpu_quota_weight: Weight = Field(
         1.0,
-        description="Factor of the quotas of nodes of a kind by their free CPU, likewise. 1: which node; half of it "
-        "where an untouched one stands beside a started one that has room.",
+        description="Factor of the quotas of nodes of a kind by their free CPU, likewise. 1: which of the "
+        "started ones; an untouched one never comes before these by it.",
     )
     type_rank_weight: Weight = Field(
         0.05,

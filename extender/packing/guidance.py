@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from extender.packing.kinds import NodeKinds
 from extender.packing.mix import PodClass
-from extender.packing.table import Codes, IntVector
+from extender.packing.table import BoolMatrix, Codes, IntVector
 
 Floats = npt.NDArray[np.float64]
 Columns = npt.NDArray[np.intp]
@@ -57,7 +57,8 @@ class Quotas:
     where it should take none, and on nodes without whole GPUs: the last entry, 1.
 
     For a kind of nodes q counts GPUs. For a column it is the share of the column's free GPUs: among nodes of one kind a
-    few that are started would else lose to many that are whole, whoever should take the started ones.
+    few that are started would else lose to many that are whole, whoever should take the started ones. Of a column where
+    nothing was free the nearest of the kind is read: nodes have come to it since.
 
     Attributes:
         signature: of the ``NodeKinds`` that the columns speak of.
@@ -82,7 +83,7 @@ class Quotas:
         of_kind = _missed(self.wanted.reshape(groups, width // CPU_CLASSES, CPU_CLASSES).sum(axis=2))
         kind = np.append(np.repeat(np.arange(width // CPU_CLASSES), CPU_CLASSES), -1)
         object.__setattr__(self, "missed_kind", of_kind[:, kind])
-        object.__setattr__(self, "missed_column", _missed(_share(self.wanted, self.free)))
+        object.__setattr__(self, "missed_column", _missed(_share(self.wanted, self.free))[:, _nearest(self.free)])
 
     def group_of(self, pods: PodClass, kinds: NodeKinds) -> int | None:
         """Return the row of a class of pods.
@@ -100,6 +101,18 @@ class Quotas:
 def _missed(wanted: Floats) -> Floats:
     share = _share(wanted, wanted.max(axis=1, initial=0.0, keepdims=True))
     return np.pad(1.0 - share, ((0, 0), (0, 1)), constant_values=1.0)
+
+
+def _nearest(free: Floats) -> Columns:
+    """Return intp [column + 1]: where each column is read, the nearest of its kind that had something free.
+
+    The poorer in CPU of two, as nodes are used up; itself when its kind had nothing free; the last entry as it is.
+    """
+    had: BoolMatrix = free.reshape(-1, CPU_CLASSES) > 0.0
+    classes = np.arange(CPU_CLASSES)
+    off = np.where(had[:, None, :], np.abs(classes[:, None] - classes), 2 * CPU_CLASSES)
+    at = np.where(had.any(axis=1, keepdims=True), off.argmin(axis=2), classes)
+    return np.append(at + CPU_CLASSES * np.arange(len(had))[:, None], -1)
 
 
 def _share(part: Floats, whole: Floats) -> Floats:

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from extender.packing.gpu import GpuModel
-from extender.packing.resources import CORE_MILLI, CPU, GIB, MEMORY, plus
+from extender.packing.resources import CPU, MEMORY
 from extender.packing.table import BoolVector, Codes, IntVector, NodeTable, frozen
+
+# Amounts are much the same as long as they differ by so small a part.
+_PART: Final = 50
 
 
 class Shape(NamedTuple):
@@ -32,8 +35,8 @@ class NodeKinds:
     Attributes:
         of_row: int32 [node], the kind of each row; -1 for rows without whole exclusive GPUs of the resource.
         model: int32 [kind], code in ``table.models(resource)``.
-        gpus, cpu_milli, memory_bytes: int64 [kind], allocatable. CPU and memory are rounded down to cores and GiB:
-            machines of one make differ by a few KiB, and each would be a kind of its own.
+        gpus, cpu_milli, memory_bytes: int64 [kind], allocatable. CPU and memory are the most that a node of the kind
+            has: machines of one make differ a little, and each would be a kind of its own.
         signature: what each kind is, in order: tables with the same signature number their kinds alike.
     """
 
@@ -53,8 +56,8 @@ class NodeKinds:
     @classmethod
     def _made(cls, table: NodeTable, resource: str) -> NodeKinds:
         rows = np.flatnonzero(table.whole(resource))
-        units = ((resource, 1), (CPU, CORE_MILLI), (MEMORY, GIB))
-        amounts = [table.allocatable_of(name)[rows] // unit * unit for name, unit in units]
+        gpus, cpu_milli, memory_bytes = (table.allocatable_of(name)[rows] for name in (resource, CPU, MEMORY))
+        amounts = (gpus, _most_alike(cpu_milli), _most_alike(memory_bytes))
         columns = np.stack([table.models(resource).codes[rows], *amounts], axis=1)
         kinds, inverse = np.unique(columns, axis=0, return_inverse=True)
         of_row = np.full(len(table), -1, dtype=np.int32)
@@ -72,11 +75,27 @@ class NodeKinds:
         return 1 in shape.allowed and shape.gpus <= self.largest
 
     def could_hold(self, shape: Shape) -> BoolVector:
-        """Return bool [kind]: whether an empty node of the kind may have the room; what was rounded off counts."""
-        fits: BoolVector = (self.gpus >= shape.gpus) & (plus(self.cpu_milli, CORE_MILLI - 1) >= shape.cpu_milli)
-        return fits & (plus(self.memory_bytes, GIB - 1) >= shape.memory_bytes)
+        """Return bool [kind]: whether some empty node of the kind may have the room."""
+        fits: BoolVector = (self.gpus >= shape.gpus) & (self.cpu_milli >= shape.cpu_milli)
+        return fits & (self.memory_bytes >= shape.memory_bytes)
 
     @cached_property
     def largest(self) -> int:
         """Return the GPUs of the largest kind, 0 without kinds."""
         return int(self.gpus.max(initial=0))
+
+
+def _most_alike(amounts: IntVector) -> IntVector:
+    """Return for each amount the largest of those that are much the same.
+
+    Not rounded to units: wherever a boundary is, machines of one make may lie on both sides of it.
+    """
+    distinct, place = np.unique(amounts, return_inverse=True)
+    values = distinct.tolist()
+    starts = [0]
+    for at, value in enumerate(values):
+        if (value - values[starts[-1]]) * _PART > values[starts[-1]]:
+            starts.append(at)
+    ends = np.array([*starts[1:], len(values)]) - 1
+    group = np.searchsorted(starts, np.arange(len(values)), side="right") - 1
+    return distinct[ends[group]][place] if values else amounts

@@ -127,12 +127,14 @@ def test_kinds_are_model_and_shape_when_empty():
         node("n5").gpus(4, "A100").build(),
         node("n6").gpus(8, "A100", exclusive=False, whole=False).build(),
         node("n7").build(),
+        node("n8").gpus(8, "A100").resource("memory", 998 * GI - 1).build(),  # the same to two GiB
     ]
     kinds = NodeKinds.of(Snapshot.of(nodes).table, GPU)
     of_row = kinds.of_row.tolist()
-    assert of_row[0] == of_row[1]
+    assert of_row[0] == of_row[1] == of_row[7]
     assert len({of_row[i] for i in (0, 2, 3, 4)}) == 4 == len(kinds)
-    assert of_row[5:] == [-1, -1]
+    assert of_row[5:7] == [-1, -1]
+    assert kinds.memory_bytes[of_row[0]] == 1000 * GI + 4096
     assert (kinds.gpus[of_row[4]], kinds.cpu_milli[of_row[4]], kinds.largest) == (4, 96_000, 8)
 
 

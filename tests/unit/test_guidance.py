@@ -75,6 +75,28 @@ def test_quotas_are_missed_the_more_the_less_the_place_gets_beside_the_best():
     assert of_resource.missed_kind[1].tolist() == [1.0] * (2 * CPU_CLASSES + 1)
 
 
+def test_a_column_where_nothing_was_free_is_read_as_the_nearest_of_its_kind():
+    wanted, free = np.zeros((2, 3 * CPU_CLASSES)), np.zeros(3 * CPU_CLASSES)
+    free[[2, 6]] = 4.0
+    free[CPU_CLASSES] = 8.0
+    wanted[0, [2, 6, CPU_CLASSES]] = 4.0, 2.0, 2.0
+    missed = Quotas((), {}, wanted, free).missed_column[0]
+    assert missed[:CPU_CLASSES].tolist() == [0.0] * 5 + [0.5] * 4
+    assert missed[CPU_CLASSES : 2 * CPU_CLASSES].tolist() == [0.75] * CPU_CLASSES
+    assert missed[2 * CPU_CLASSES :].tolist() == [1.0] * (CPU_CLASSES + 1)
+
+
+def test_quotas_of_a_kind_that_have_grown_old_open_no_second_node():
+    snapshot = Snapshot.of([node(f"n{i}").gpus(8, H100).build() for i in range(8)], [pod("w").gpus(1).cpu(4).build()])
+    guidance = Guidance({GPU: solved(snapshot)})
+    for i in range(8):
+        asked = pod(f"p{i}").gpus(1).cpu(4)
+        guided = snapshot.with_pod(asked.build()).with_guidance(guidance)
+        chosen = best_row(Planned(), guided, asked.build(), np.arange(8))
+        snapshot = guided.with_pod(asked.on(snapshot.table.names[chosen]).build())
+    assert sorted(snapshot.free_of(GPU).tolist()) == [0, *[8] * 7]
+
+
 def test_without_groups_there_are_no_quotas():
     assert Quotas((), {}, np.zeros((0, CPU_CLASSES)), np.zeros(CPU_CLASSES)).missed_kind.shape == (0, CPU_CLASSES + 1)
 
@@ -115,7 +137,7 @@ def test_small_pods_fill_the_node_that_they_started():
 @pytest.mark.parametrize(
     ("started", "asked", "lost"),
     [
-        (node("s").gpus(8, H100), pod("p").gpus(2), 0.5),
+        (node("s").gpus(8, H100), pod("p").gpus(2), 1.0),
         (node("s").gpus(8, H100).unready(), pod("p").gpus(2), 0.0),
         (node("s").gpus(8, H100), pod("p").gpus(6), 0.0),
         (node("s").gpus(8, H100), pod("p").gpus(2).cpu(40), 0.0),
@@ -123,7 +145,7 @@ def test_small_pods_fill_the_node_that_they_started():
     ],
     ids=["room", "closed", "GPUs", "CPU", "memory"],
 )
-def test_an_untouched_node_loses_half_its_advantage_where_a_started_one_has_room(started, asked, lost):
+def test_an_untouched_node_loses_its_advantage_where_a_started_one_has_room(started, asked, lost):
     running = pod("r").gpus(3).cpu(64).memory(600).on("s").build()
     waiting = asked.build()
     snapshot = Snapshot.of([node("u").gpus(8, H100).build(), started.build()], [running, waiting])
@@ -133,8 +155,8 @@ def test_an_untouched_node_loses_half_its_advantage_where_a_started_one_has_room
     wanted[0, column_of(kinds.of_row[untouched], *(snapshot.free_of(name)[untouched] for name in (GPU, "cpu")))] = 8.0
     quotas_of_all = Quotas(kinds.signature, {PodClass.of(waiting): 0}, wanted, np.full(wanted.shape[1], 8.0))
     guided = snapshot.with_guidance(Guidance({GPU: quotas_of_all}))
-    keeps_all, default = (policy.score(guided, waiting, untouched) for policy in (Planned(opening=1.0), Planned()))
-    assert keeps_all - default == pytest.approx([lost * waiting.gpu.count])
+    without, default = (policy.score(guided, waiting, untouched) for policy in (Planned(cpu_quota=0.0), Planned()))
+    assert without - default == pytest.approx([lost * waiting.gpu.count])
 
 
 def test_columns_are_kinds_by_classes_of_cpu_per_gpu():

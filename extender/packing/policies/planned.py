@@ -3,7 +3,8 @@
     cost = cost of hole-aware + n (quota x missed kind + cpu_quota x missed column) + cpu_match x cpu_ratio
 
 The latter two only while the cluster fills, for a pod of n GPUs. Where started nodes of its kind have room for the pod,
-an untouched one keeps half of what its column is better than theirs.
+an untouched one misses as much by its column as the best of them: quotas are for demand as large as all that is free,
+and with room to spare they would open whole nodes where started ones do.
 
 The node that the joint plan gives to a pod comes before all others, whatever it costs.
 
@@ -39,8 +40,6 @@ class Planned:
         base: what scores without a planner.
         quota: weight of the quota of kinds: which model, which size of node.
         cpu_quota: weight of the quota of columns: which nodes of the kind by their free CPU.
-        opening: what an untouched node keeps of its advantage by column over started ones with room. Quotas are for
-            demand as large as all that is free: with room to spare they would open whole nodes where started ones do.
         cpu_match: weight of the term ``cpu_ratio`` on top of the base's: what quotas leave open goes by CPU.
         filling: the quotas count while so small a share of what has started of late has ended. Under departures they
             break up whole nodes.
@@ -50,7 +49,6 @@ class Planned:
     base: HoleAware = field(default_factory=HoleAware)
     quota: float = 3.0
     cpu_quota: float = 1.0
-    opening: float = 0.5
     cpu_match: float = 0.9
     filling: float = 0.5
     # The base with ``cpu_match`` in it: made once, not once a score.
@@ -89,8 +87,8 @@ class Planned:
         alike = AlikeRows.of(question.snapshot, question.pod.gpu.resource)
         by_kind, by_column = quotas.missed_kind[group], quotas.missed_column[group]
         missed = self.quota * by_kind + self.cpu_quota * by_column
-        lost = (1.0 - self.opening) * self.cpu_quota * _ahead_of_started(by_column[:-1], question.pod, alike)
-        by_place = np.concatenate((missed[:-1], missed[:-1] + lost, missed[-1:]))
+        untouched = missed[:-1] + self.cpu_quota * _ahead_of_started(by_column[:-1], question.pod, alike)
+        by_place = np.concatenate((missed[:-1], untouched, missed[-1:]))
         cost = question.count * by_place[alike.quota_places(None if question.place is not None else question.rows)]
         return question.by_row(self._filling_base.utilities(question) - cost)
 
