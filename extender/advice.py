@@ -42,7 +42,8 @@ def verdict(pod: PodInfo, verdicts: Verdicts) -> str:
         unsure = _unsure(verdicts)
         help_ = "once their labels say what GPUs they have" if unsure == busy else "if pods left"
         return f"busy: {busy} of {total} nodes could take it {help_}"
-    return f"never: none of {total} nodes can take it, whatever leaves"
+    cannot = "the only node cannot" if total == 1 else f"none of {total} nodes can"
+    return f"never: {cannot} take it, whatever leaves"
 
 
 def _unsure(verdicts: Verdicts) -> int:
@@ -118,7 +119,7 @@ def scarce_in_all(view: Snapshot, amounts: Iterable[tuple[str, int]], rows: Bool
         at = view.table.axis.index.get(resource)
         free = 0 if at is None else total(view.free[at][rows])
         if free < amount:
-            return f"all nodes together have {_amount(resource, free)} free"
+            return f"all nodes together have {_amount(resource, max(0, free))} free"
     return ""
 
 
@@ -153,7 +154,7 @@ def _for_never(view: Snapshot, pod: PodInfo, hints: SelectorHints) -> str:
     large = np.ones(len(view), dtype=np.bool_)
     for resource, amount in _wanted(pod):
         large &= view.table.allocatable[view.table.axis.index[resource]] >= amount if _named(view, resource) else False
-    words = _too_large(view, pod, static.fits)
+    words = _too_large(view, pod, ~static.never)
     if words is None and large.any():
         words = what_keeps_it_off(view, pod, large)
     hinted = (*(hints.of(pod) or hints.unmet(pod)), *unknown_wishes(pod, view.table))

@@ -60,7 +60,7 @@ def busy(
     if plan.status is Status.UNKNOWN:
         return f"{words}no order of moves was found in the time there is, and none was ruled out", staying
     if not problem.targets:
-        return f"{words}on none of them can enough pods be moved: {counted}", staying
+        return f"{words}on none of them can enough pods be moved" + (f": {counted}" if counted else ""), staying
     nowhere = f"{words}for the pods on {len(problem.targets)} of them, which could be moved, no node has a place"
     return f"{nowhere}; {counted}" if counted else nowhere, staying
 

@@ -129,10 +129,7 @@ def _candidates(question: Question) -> int:
 def _judged(view: View, pod: PodInfo, rows: Rows, settings: VerbSettings) -> tuple[tuple[Reason, ...], Codes]:
     """Return the possible reasons, those for unknown and for held nodes last, and which of them each candidate has."""
     snapshot = view.snapshot
-    if settings.trust_scheduler:
-        verdicts = static_verdicts(snapshot.table, pod.constraints, pod.gpu)
-    else:
-        verdicts = filter_nodes(snapshot, pod)
+    verdicts = _verdicts(snapshot, pod, settings)
     # UNKNOWN_ROW reads the last entry.
     codes = np.append(verdicts.codes, np.int32(len(verdicts.reasons)))[rows]
     if view.holds.lines:
@@ -140,6 +137,13 @@ def _judged(view: View, pod: PodInfo, rows: Rows, settings: VerbSettings) -> tup
         free_to_take = np.array([settings.keeps(reason) for reason in (*verdicts.reasons, NOT_KNOWN)])[codes]
         codes[free_to_take & view.holds.blocked(snapshot, pod, rows)] = len(verdicts.reasons) + 1
     return (*verdicts.reasons, NOT_KNOWN, HELD), codes
+
+
+def _verdicts(snapshot: Snapshot, pod: PodInfo, settings: VerbSettings) -> Verdicts:
+    """Judge every node; by what is not an amount alone, where kube-scheduler's count is trusted."""
+    if settings.trust_scheduler:
+        return static_verdicts(snapshot.table, pod.constraints, pod.gpu)
+    return filter_nodes(snapshot, pod)
 
 
 def _preemption_helps(snapshot: Snapshot, pod: PodInfo, rows: Rows, reasons: tuple[Reason, ...], codes: Codes) -> bool:
@@ -252,7 +256,7 @@ def preempt_candidates(view: View, question: PreemptQuestion, settings: VerbSett
     pod = question.pod
     if not view.synced or not pod.may_preempt:
         return {}
-    verdicts = filter_nodes(view.snapshot, pod)
+    verdicts = _verdicts(view.snapshot, pod, settings)
     found = {
         name: _worth_evicting(view.snapshot, pod, name, victims)
         for name, victims in question.candidates.items()

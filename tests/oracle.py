@@ -76,7 +76,9 @@ def judge(world: World, pod: PodInfo, node: NodeInfo) -> Judgement:
             return Judgement(f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}", never=True)
     if not selected(pod, node):
         return Judgement("node(s) didn't match Pod's node affinity/selector", never=True)
-    return judge_model(pod, node) or judge_resources(world, pod, node)
+    model, room = judge_model(pod, node), judge_resources(world, pod, node)
+    # A label that may come makes no node larger.
+    return room if model is None or (room.never and not model.never) else model
 
 
 def tolerated(pod: PodInfo, taint: Taint) -> bool:

@@ -1,8 +1,9 @@
 """Filter: which nodes can run a pod, and for every other node why not.
 
 Agrees with kube-scheduler's filters NodeUnschedulable, NodeName (as ``matchFields``), TaintToleration, NodeAffinity and
-NodeResourcesFit, in that order, and adds one rule of ours: the GPU wishes of the pod's annotations. Not modelled, and
-said so by what depends on it: affinity between pods, topology spread, volumes, host ports, resource claims.
+NodeResourcesFit, in that order, and adds one rule of ours: the GPU wishes of the pod's annotations. A node of which a
+label is not known yet is refused for that only if it is large enough when empty. Not modelled, and said so by what
+depends on it: affinity between pods, topology spread, volumes, host ports, resource claims.
 
 Every node falls into one of three: it *fits*; it is *busy* (would fit if pods left); *never* (no departure helps).
 """
@@ -93,15 +94,25 @@ class Verdicts:
 
 
 class _Ledger:
-    """Collects reasons row by row; the first reason a row gets is the one it keeps."""
+    """Collects reasons row by row; a row keeps its first, but one that no departure helps outdoes one that some may."""
 
     def __init__(self, size: int) -> None:
         self.codes = np.zeros(size, dtype=np.int32)
         self.reasons: list[Reason] = [FITS]
+        self._final = np.zeros(size, dtype=np.bool_)
+
+    @classmethod
+    def of(cls, verdicts: Verdicts) -> _Ledger:
+        """Return a ledger that goes on where these end."""
+        ledger = cls(0)
+        ledger.codes, ledger.reasons, ledger._final = verdicts.codes.copy(), [*verdicts.reasons], verdicts.never
+        return ledger
 
     def reject(self, mask: BoolVector, reason: Reason) -> None:
-        fresh = mask & (self.codes == 0)
+        fresh = mask & (self.codes == 0 if reason.resolvable else ~self._final)
         if fresh.any():
+            if not reason.resolvable:
+                self._final |= fresh
             self.codes[fresh] = len(self.reasons)
             # Every node of the group repeats the text, and the names in it are the users' choice.
             self.reasons.append(replace(reason, text=shortened(reason.text)))
@@ -122,9 +133,7 @@ def filter_nodes(snapshot: Snapshot, pod: PodInfo) -> Verdicts:
     ``RunFilterPluginsWithNominatedPods``.
     """
     static = static_verdicts(snapshot.table, pod.constraints, pod.gpu)
-    ledger = _Ledger(len(snapshot))
-    ledger.codes[:] = static.codes
-    ledger.reasons[:] = static.reasons
+    ledger = _Ledger.of(static)
     for mask, reason in _resource_rejections(snapshot, pod):
         ledger.reject(mask, reason)
     return ledger.verdicts()

@@ -59,10 +59,11 @@ def asked_amounts(pod: PodInfo) -> Amounts:
 
 
 def pod_ask(snapshot: Snapshot, pod: PodInfo) -> Ask:
-    """Return the room that a waiting pod needs, on the ready nodes that Filter refuses for want of room alone."""
+    """Return the room that a waiting pod needs, on the ready nodes that Filter refuses for what pods hold alone."""
     ready = np.array([node.ready for node in snapshot.table.nodes], dtype=np.bool_)
-    rows = static_verdicts(snapshot.table, pod.constraints, pod.gpu).fits & ready
-    return Ask(asked_amounts(pod), rows, filter_nodes(snapshot, pod).fits & ready)
+    verdicts = filter_nodes(snapshot, pod)
+    rows = static_verdicts(snapshot.table, pod.constraints, pod.gpu).fits & ~verdicts.never & ready
+    return Ask(asked_amounts(pod), rows, verdicts.fits & ready)
 
 
 def hole_asks(snapshot: Snapshot, hole: Hole) -> Sequence[Ask]:

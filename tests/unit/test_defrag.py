@@ -235,6 +235,20 @@ def test_nodes_that_are_not_ready_are_said():
     assert "1 of them not ready" in (report["reason"] or "")
 
 
+def test_a_pod_that_waits_for_labels_alone_is_told_what_fit_tells():
+    asked = pod("asked").gpus(2).types("H1000").build()
+    nodes = [node("cpu").build(), node("unlabelled").gpus(8).build()]
+    reason = defrag_report(dump(nodes, [asked]), asked)["reason"]
+    assert reason == "busy: 1 of 2 nodes could take it once their labels say what GPUs they have"
+
+
+def test_where_no_pod_has_to_stay_none_is_counted():
+    asked = pod("asked").gpus(4).build()
+    waits = pod("waits").gpus(4).nominated("a").priority(9).build()
+    reason = defrag_report(dump([four("a")], [asked, waits]), asked)["reason"] or ""
+    assert reason.endswith("on none of them can enough pods be moved")
+
+
 def test_a_stake_of_nothing_is_explained():
     nodes = [four("a"), four("b")]
     pods = [pod("p").gpus(1).on("a").build(), pod("q").gpus(2).on("b").build()]

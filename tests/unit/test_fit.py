@@ -127,6 +127,22 @@ def test_filters_run_in_kube_schedulers_order():
     assert [verdict(n.build(), p.build())[0] for n, p, _ in steps] == [text for _, _, text in steps]
 
 
+@pytest.mark.parametrize(
+    ("gpus", "asked", "expected"),
+    [
+        (8, pod("p").gpus(16), ("Insufficient nvidia.com/gpu", True)),
+        (0, pod("p").gpus(1), ("Insufficient nvidia.com/gpu", True)),
+        (8, pod("p").gpus(8).cpu(400), ("Insufficient cpu, Insufficient nvidia.com/gpu", True)),
+        # what departures would free waits for the label, too
+        (8, pod("p").gpus(8), ("GPU memory of the node is not known yet", False)),
+        (8, pod("p").gpus(7), ("GPU memory of the node is not known yet", False)),
+    ],
+)
+def test_a_label_that_may_come_makes_no_node_larger(gpus, asked, expected):
+    wishing = asked.wish(min_memory_mib=80_000).build()
+    assert verdict(node("n1").gpus(gpus).build(), wishing, pod("x").gpus(1).on("n1").build()) == expected
+
+
 def test_asking_for_nothing_fits_an_overcommitted_node():
     full = pod("full").cpu(200).gpus(9).on("n1").build()
     info = node("n1").gpus(8).build()

@@ -32,7 +32,7 @@ def test_each_pod_without_a_place_is_told_why():
         pod("lost").gpus(9).group("broken").build(),
     ]
     never = (
-        "never: none of 1 nodes can take it, whatever leaves; 0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
+        "never: the only node cannot take it, whatever leaves; 0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
     )
     assert reasons([h100("n1").build()], pods) == {
         "ml/big": never,
@@ -49,7 +49,7 @@ def test_a_pod_that_fits_nowhere_now_is_busy_or_never():
     held = pod("p").gpus(2).on("n1").build()
     found = reasons([h100("n1").build()], [held, pod("later").gpus(8).build(), pod("huge").gpus(9).build()])
     assert found["ml/later"].startswith("busy: 1 of 1 nodes could take it if pods left; 0/1 nodes are available: 1 In")
-    assert found["ml/huge"].startswith("never: none of 1 nodes can take it, whatever leaves; 0/1 nodes are available")
+    assert found["ml/huge"].startswith("never: the only node cannot take it, whatever leaves; 0/1 nodes are available")
 
 
 def test_a_group_that_only_others_keep_out_is_told_so():

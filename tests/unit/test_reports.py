@@ -187,6 +187,16 @@ def test_a_node_that_is_not_labelled_yet_is_waited_for():
     assert row["remedy"] == "wait until the nodes' GPU labels are there"
 
 
+def test_a_pod_that_is_too_large_does_not_wait_for_labels():
+    nodes = [node("new").gpus(8).build(), h100("old", 4, memory_mib=81_559).build()]
+    row = fit([], nodes, pod("p").gpus(16).wish(min_memory_mib=40_000).build())
+    assert row["verdict"] == "never: none of 2 nodes can take it, whatever leaves"
+    assert row["remedy"] == (
+        f"the largest node it may use has 8 {GPU} (new), a request for 16 {GPU} can never fit: "
+        "split it into pods of at most 8"
+    )
+
+
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
@@ -324,6 +334,9 @@ def test_moves_are_not_advised_where_all_nodes_together_have_too_little():
     report = fit_report(snapshot, [pod("p").gpus(8).build()], finding_moves=lambda _: "move")
     words = f"wait for pods to leave: a comes closest, it lacks 5 {GPU}; moving pods would not do: all nodes together"
     assert report["pods"][0]["remedy"] == f"{words} have 5 {GPU} free"
+    overcommitted = Snapshot.of([h100("a").build()], [pod("x").gpus(12).on("a").build()])
+    (row,) = fit_report(overcommitted, [pod("p").gpus(8).build()])["pods"]
+    assert (row["remedy"] or "").endswith(f"all nodes together have 0 {GPU} free")
 
 
 def test_a_node_that_lost_devices_is_named():
@@ -346,6 +359,11 @@ def test_what_is_not_modelled_is_a_warning_of_the_pod_asked_about():
         "node n: odd",
         'pod ml/p: kube-scheduler looks at its volumes, host ports, too; "fits" leaves them out',
     ]
+
+
+def test_one_node_is_the_only_one():
+    row = fit([], [h100("n").build()], pod("p").gpus(9).build())
+    assert row["verdict"] == "never: the only node cannot take it, whatever leaves"
 
 
 def test_a_cluster_without_nodes_has_an_answer():
