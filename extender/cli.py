@@ -23,14 +23,16 @@ from extender.clitools import (
     config_option,
     load,
     named_pods,
+    note_with_nodes,
     note_without_pods,
     once,
     output_option,
     read_cluster,
+    read_given,
     read_source,
     scheduler_option,
 )
-from extender.dump import ClusterDump, read_pods
+from extender.dump import superseded
 from extender.errors import ExtenderError, InputError
 from extender.kube.gpurules import GpuRules
 from extender.packing.policies import REGISTRY
@@ -138,22 +140,26 @@ def fit(
     Nodes that can run it now are listed as the policy (scoring.policy) would choose them, the best first. Of a pod
     that starts only together with others of its group it is told as well whether these fit together.
     """
-    once([*clusters, *([pod_file] if pod_file else [])])
+    files = [*clusters, *([pod_file] if pod_file else [])]
+    once(files)
     config = load(config_file)
     dump = read_cluster(clusters, config)
-    given = read_pods([read_source(pod_file)], GpuRules.of(config.gpus), dump.pod_groups) if pod_file else None
-    if given is None:
+    given = read_given(pod_file, config, dump)
+    if pod_file is None:
         note_without_pods(dump)
-    pods = _asked_pods(dump.pods, pod_name) if given is None else named_pods(given.pods, pod_name)
-    warnings = (*dump.warnings, *(given.warnings if given else ()))
-    files = [*clusters, *([pod_file] if pod_file else [])]
+    pods = _asked_pods(dump.pods, pod_name) if pod_file is None else named_pods(given.pods, pod_name)
+    note_with_nodes(pods, given, "judged")
+    warnings = (*dump.warnings, *given.warnings)
     snapshot = Snapshot.of(dump.nodes, dump.pods)
     report = reports.fit_report(
         snapshot,
         pods,
         warnings,
         make_policy(config),
-        finding_moves=lambda pod: command_about("defrag", pod.key, files, config_file),
+        # `defrag` reads the file as what the cluster is: there the pod has its node.
+        finding_moves=lambda pod: (
+            "" if pod.key in given.nodes else command_about("defrag", pod.key, files, config_file)
+        ),
         groups=_groups(snapshot, pods),
     )
     finish(
@@ -236,16 +242,22 @@ def simulate_command(  # noqa: PLR0913, PLR0917 - one argument per option
         meant = nearest(policy, [*REGISTRY, *STOCK_PROFILES])
         raise InputError(f"--policy {policy}: {f'there is no such policy{meant}' if meant else f'not one of {names}'}")
     config = load(config_file, **{"scoring.policy": None if profile else policy})
+    if arrivals is None and not queue:
+        raise InputError("simulate needs --arrivals FILE, or --queue to take the dump's pending pods")
     once([*clusters, *([arrivals] if arrivals else [])])
     dump = read_cluster(clusters, config)
-    for line in whatif.left_out(dump.pods, schedulers) if queue else ():
+    given = read_given(arrivals, config, dump)
+    # Pending pods hold nominations only when they take part.
+    present, twice = superseded((pod for pod in dump.pods if queue or pod.holds), given.pods)
+    waiting = present if queue else []
+    for line in whatif.left_out(waiting, schedulers, given.pods):
         note(line)
-    waiting = whatif.queued(dump.pods, schedulers) if queue else None
-    pods, warnings = _arriving(waiting, arrivals, GpuRules.of(config.gpus), dump)
+    pods = [*whatif.queued(waiting, schedulers), *whatif.arriving(given.pods)]
+    note_with_nodes(given.pods, given, "placed")
     chosen = None if profile else simulate.PolicyExtender(make_policy(config))
     setup = simulate.SchedulerConfig(profile or intree.STOCK, weight, percentage, seed)
-    scheduler = _simulated(_start(dump, queue=queue), chosen, setup)
-    report = simulation_report(scheduler, pods, [*dump.warnings, *warnings])
+    scheduler = _simulated(Snapshot.of(dump.nodes, present), chosen, setup)
+    report = simulation_report(scheduler, pods, [*dump.warnings, *given.warnings, *twice])
     finish(report, output, tables.render_simulation, ok=report["summary"]["refused"] == 0)
 
 
@@ -259,22 +271,6 @@ def _simulated(
     from extender.replanning import Replanning  # noqa: PLC0415
 
     return Replanning(start, extender, setup, extender.policy)
-
-
-def _arriving(
-    waiting: list[PodInfo] | None, arrivals: str | None, rules: GpuRules, dump: ClusterDump
-) -> tuple[list[PodInfo], tuple[str, ...]]:
-    if arrivals is None and waiting is None:
-        raise InputError("simulate needs --arrivals FILE, or --queue to take the dump's pending pods")
-    if arrivals is None:
-        return waiting or [], ()
-    given = read_pods([read_source(arrivals)], rules, dump.pod_groups)
-    return [*(waiting or []), *given.pods], given.warnings
-
-
-def _start(dump: ClusterDump, *, queue: bool) -> Snapshot:
-    """Return the cluster before the first arrival: pending pods hold nominations only when they take part."""
-    return Snapshot.of(dump.nodes, (pod for pod in dump.pods if queue or pod.holds))
 
 
 cli.add_command(plan_command)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 import click
 
 from extender.config import Config, load_config
-from extender.dump import ClusterDump, read_dumps
+from extender.dump import ClusterDump, PodDump, read_dumps, read_pods
 from extender.errors import DumpError, InputError
 from extender.kube.gpurules import GpuRules
 from extender.packing.policies import REGISTRY
@@ -21,6 +21,8 @@ from extender.spelling import closest
 from extender.terminal import note
 
 STDIN: Final = "-"
+_PASSING: Final = "/dev/"
+"""Where names of pipes begin, what a shell makes of `<(kubectl ...)` among them: they are gone with the command."""
 _BOTH: Final = "`kubectl get nodes,pods -A -o json` prints both"
 # Names of pods are long and much alike.
 _ALIKE: Final = 0.75
@@ -75,6 +77,21 @@ def read_cluster(clusters: Sequence[str], config: Config) -> ClusterDump:
     return dump
 
 
+def read_given(name: str | None, config: Config, dump: ClusterDump) -> PodDump:
+    """Read the pods that a question brings to a cluster; without a file there are none."""
+    sources = [] if name is None else [read_source(name)]
+    return read_pods(sources, GpuRules.of(config.gpus), dump.pod_groups)
+
+
+def note_with_nodes(pods: Iterable[PodInfo], given: PodDump, how: str) -> None:
+    """Say on standard error which of these pods have a node where they are written, since they are taken as new."""
+    names = [pod.key for pod in pods if pod.key in given.nodes]
+    if len(names) == 1:
+        note(f"pod {names[0]} is on node {given.nodes[names[0]]} where it is written; {how} as if it had none")
+    elif names:
+        note(f"{len(names)} pods have nodes where they are written; {how} as if they had none")
+
+
 def note_without_pods(dump: ClusterDump) -> None:
     """Say on standard error that a dump has nodes and no pods, and what prints both."""
     if dump.nodes and not dump.pods:
@@ -82,7 +99,9 @@ def note_without_pods(dump: ClusterDump) -> None:
 
 
 def command_about(command: str, pod: str, files: Sequence[str], config_file: Path | None = None) -> str:
-    """Return the command that answers about one pod of some dumps, as one types it."""
+    """Return the command that answers about one pod of some dumps, as one types it; "" when a dump cannot be reread."""
+    if any(name == STDIN or name.startswith(_PASSING) for name in files):
+        return ""
     clusters = [word for name in files for word in ("--cluster", name)]
     config = ["--config", str(config_file)] if config_file else []
     return shlex.join(["gpu-extender", command, *clusters, *config, "--pod", pod])

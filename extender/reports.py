@@ -202,16 +202,17 @@ def fit_report(
     finding_moves: Callable[[PodInfo], str] = lambda _: "",
     groups: Mapping[str, GroupRow] = MappingProxyType({}),
 ) -> FitReport:
-    """Return a row per pod, in their order. A pod that runs is judged as if it were not there.
+    """Return a row per pod, in their order. A pod that runs, by its name, is judged as if it were not there.
 
     Nodes that fit are listed as `policy` would choose them, the best first; without one by name. `finding_moves` gives
     the command that finds pods to move for one that waits; `groups` has what is known of a pod's group by its uid.
     """
     asked = list(pods)
     hints = SelectorHints(snapshot.table.nodes)
+    running = {pod.key: pod for group in snapshot.pods for pod in group}
     rows = [
         _fit_row(
-            snapshot,
+            snapshot.without_pod(running[pod.key]) if pod.key in running else snapshot,
             pod,
             hints,
             policy,
@@ -233,7 +234,7 @@ def unmodelled(pods: Iterable[PodInfo], what: str) -> list[str]:
 
 
 def _fit_row(
-    snapshot: Snapshot,
+    view: Snapshot,
     pod: PodInfo,
     hints: SelectorHints,
     policy: Policy | None,
@@ -241,7 +242,6 @@ def _fit_row(
     finding_moves: str,
     group: GroupRow | None,
 ) -> FitRow:
-    view = snapshot.without_pod(pod) if pod.holds else snapshot
     verdicts = filter_nodes(view, pod)
     fitting = np.flatnonzero(verdicts.fits)
     if policy is not None and len(fitting):

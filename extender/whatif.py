@@ -34,12 +34,20 @@ def members_of(snapshot: Snapshot, asked: Iterable[PodInfo]) -> list[PodInfo]:
     return sorted(found.values(), key=queue_order)
 
 
-def left_out(pods: Iterable[PodInfo], schedulers: Collection[str] = ()) -> list[str]:
-    """Return a line about each kind of waiting pods that `queued` leaves out."""
-    pods = [pod for pod in pods if pod.waiting]
-    gated = sum(pod.gated for pod in pods)
+def arriving(pods: Iterable[PodInfo]) -> list[PodInfo]:
+    """Return those of the pods that are to arrive that get into the queue, in the order given."""
+    return [pod for pod in pods if _waits(pod)]
+
+
+def left_out(pods: Iterable[PodInfo], schedulers: Collection[str] = (), arrivals: Iterable[PodInfo] = ()) -> list[str]:
+    """Return a line about each kind of pods without a node that `queued` or, of the arrivals, `arriving` leaves out."""
+    pods = list(pods)
+    everybody = [*pods, *arrivals]
+    gated = sum(pod.waiting and pod.gated for pod in everybody)
+    leaving = sum(pod.terminating and not pod.node_name and not pod.phase.terminal for pod in everybody)
     others = Counter(pod.scheduler_name for pod in pods if _waits(pod) and not _ours(pod, schedulers))
     lines = [f"{_pods(gated)} behind scheduling gates left out"] if gated else []
+    lines += [f"{_pods(leaving)} with a deletionTimestamp left out"] if leaving else []
     return lines + [
         f"{_pods(count)} of scheduler {name} left out; --scheduler {name} takes them in"
         for name, count in sorted(others.items())

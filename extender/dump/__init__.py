@@ -25,7 +25,7 @@ from extender.packing.disruption import DisruptionBudget, PodDisruption
 from extender.packing.gangs import GangKey, gang_key
 from extender.packing.types import GroupRef, NodeInfo, Phase, PodInfo
 
-__all__ = ["ClusterDump", "PodDump", "read_dumps", "read_pods"]
+__all__ = ["ClusterDump", "PodDump", "read_dumps", "read_pods", "superseded"]
 
 Source = tuple[str, bytes]
 """The name to call a text in messages, and the text."""
@@ -56,10 +56,14 @@ class ClusterDump:
 
 @dataclass(frozen=True, slots=True)
 class PodDump:
-    """Pods in the order of the sources, as if each were new, and what is odd about them."""
+    """Pods in the order of the sources, as if each were new, and what is odd about them.
+
+    ``nodes`` has the node of those, by key, that have one where they are written.
+    """
 
     pods: tuple[PodInfo, ...]
     warnings: tuple[str, ...]
+    nodes: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_dumps(sources: Iterable[Source], rules: GpuRules) -> ClusterDump:
@@ -119,17 +123,35 @@ def read_pods(
             "there is no Pod; give one, such as spec.template of what makes it, with kind: Pod and a name"
         )
     merge.pod_groups = {**pod_groups, **merge.pod_groups}
-    pods = tuple(map(_as_new, merge.all_pods()))
-    return PodDump(pods, (*merge.all_warnings(), *misnamed_gpus(pods, rules)))
+    written = merge.all_pods()
+    pods = tuple(map(_as_new, written))
+    nodes = {pod.key: pod.node_name for pod in written if pod.node_name}
+    return PodDump(pods, (*merge.all_warnings(), *misnamed_gpus(pods, rules)), nodes)
+
+
+def superseded(pods: Iterable[PodInfo], later: Iterable[PodInfo]) -> tuple[list[PodInfo], list[str]]:
+    """Return the pods that are not given anew by later ones, and a warning about each of the others."""
+    anew, stay, warnings = {pod.key for pod in later}, [], []
+    for pod in pods:
+        if pod.key in anew:
+            warnings.append(_given_twice(f"pod {pod.key}"))
+        else:
+            stay.append(pod)
+    return stay, warnings
+
+
+def _given_twice(name: str) -> str:
+    return f"{name}: given more than once; the last one counts"
 
 
 def _as_new(pod: PodInfo) -> PodInfo:
+    """Return a pod without a trace of where it has been; one that is deleted before it has been anywhere stays so."""
     return replace(
         pod,
         phase=Phase.PENDING,
         node_name="",
         nominated_node="",
-        terminating=False,
+        terminating=pod.terminating and not pod.node_name,
         served_by_dra=False,
         failure_reason="",
     )
@@ -229,8 +251,7 @@ class _Merge:
 
     def all_warnings(self) -> list[str]:
         """Return the warnings of the objects, then of the merge."""
-        lines = [f"{name}: given more than once; the last one counts" for name in self.twice]
-        return [*self.warnings, *lines, *self._ignored()]
+        return [*self.warnings, *map(_given_twice, self.twice), *self._ignored()]
 
     def _ignored(self) -> Iterator[str]:
         for source in dict.fromkeys(source for source, _ in self.others):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from extender.dump import read_pods
+from extender.dump import read_pods, superseded
 from extender.errors import DumpError
 from extender.packing.resources import MAX_AMOUNT
 from extender.packing.types import Phase
@@ -308,6 +308,21 @@ def test_arrivals_keep_their_order_and_are_as_new():
     assert all(pod.waiting and pod.phase is Phase.PENDING for pod in given.pods)
     assert {(pod.node_name, pod.nominated_node, pod.failure_reason) for pod in given.pods} == {("", "", "")}
     assert given.warnings == ("two: ignored 1 items of other kinds: Node 1",)
+
+
+def test_of_arrivals_it_is_known_where_they_are_and_which_will_never_be_anywhere():
+    going = a_pod("going")
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    given = read_pods([("one", listing(a_pod("runs", 1, "n", phase="Running"), going, a_pod("waits")))], RULES)
+    assert given.nodes == {"ml/runs": "n"}
+    assert [pod.name for pod in given.pods if pod.terminating] == ["going"]
+
+
+def test_pods_that_are_given_anew_do_not_count():
+    pods = read(listing(a_pod("p", 1, "n", phase="Running"), a_pod("q"), a_pod("r"))).pods
+    stay, warnings = superseded(pods, read_pods([("one", listing(a_pod("p"), a_pod("r")))], RULES).pods)
+    assert [pod.name for pod in stay] == ["q"]
+    assert warnings == [f"pod ml/{name}: given more than once; the last one counts" for name in ("p", "r")]
 
 
 def test_what_makes_pods_is_no_pod():

@@ -8,7 +8,7 @@ from extender.packing import planner
 from extender.packing.snapshot import Snapshot
 from extender.plan_report import Queue, order_matters, plan_report
 from extender.tables import render_plan
-from extender.whatif import left_out, queued
+from extender.whatif import arriving, left_out, queued
 from tests.builders import h100, node, pod
 
 
@@ -95,6 +95,16 @@ def test_gated_pods_and_those_of_other_schedulers_are_left_out():
     assert left_out(pods) == [
         "1 pod behind scheduling gates left out",
         "1 pod of scheduler volcano left out; --scheduler volcano takes them in",
+    ]
+
+
+def test_of_arrivals_none_is_left_out_for_its_scheduler():
+    volcano = pod("v").gpus(1)._with(scheduler_name="volcano").build()
+    gated, going = pod("g").gpus(1).gated().build(), pod("t").gpus(1).terminating().build()
+    assert arriving([volcano, gated, going]) == [volcano]
+    assert left_out([gated, going], (), [volcano, gated]) == [
+        "2 pods behind scheduling gates left out",
+        "1 pod with a deletionTimestamp left out",
     ]
 
 

@@ -145,6 +145,12 @@ def test_a_running_pod_is_judged_as_if_it_were_not_there():
     assert fit([running], [h100("n").build()], running)["fits"] == ["n"]
 
 
+def test_a_pod_that_comes_anew_is_judged_as_if_the_one_that_runs_were_not_there():
+    runs = pod("p").gpus(8).on("n").build()
+    anew = replace(pod("p").gpus(8).build(), uid="another")
+    assert fit([runs], [h100("n").build()], anew)["fits"] == ["n"]
+
+
 def test_a_pod_does_not_wait_for_its_own_nomination():
     waiting = pod("p").gpus(8).nominated("n").build()
     assert fit([waiting], [h100("n").build()], waiting)["fits"] == ["n"]
