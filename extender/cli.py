@@ -9,13 +9,14 @@ import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import click
 
 import extender
 from extender import cli_capacity, intree, reports, schedulerconfig, simulate, synthetic, tables, terminal, whatif
 from extender import demo as demonstration
+from extender.cli_group import Commands
 from extender.cli_plan import plan_command
 from extender.clitools import (
     cluster_option,
@@ -53,20 +54,6 @@ STOCK_PROFILES: Final[Mapping[str, intree.Profile]] = MappingProxyType(
         "kube-scheduler-most-allocated": intree.most_allocated_profile(["nvidia.com/gpu"]),
     }
 )
-
-
-class Commands(click.Group):
-    """The commands; each ends quietly when whoever reads its output has seen enough."""
-
-    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:  # noqa: ANN401 - click's signature
-        """Read the command line; `--help` is answered here."""
-        with terminal.until_nobody_reads():
-            return super().make_context(*args, **kwargs)
-
-    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's signature
-        """Run the command."""
-        with terminal.until_nobody_reads():
-            return super().invoke(ctx)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -128,12 +115,18 @@ def gpus(clusters: tuple[str, ...], config_file: Path | None, output: str) -> No
 
 @cli.command()
 @cluster_option
-@click.option("--pod", "pod_name", metavar="NS/NAME", help="One pod of the dump, waiting or running.")
+@click.option(
+    "--pod",
+    "names",
+    multiple=True,
+    metavar="NS/NAME",
+    help="This pod of the dump, waiting or running; may be repeated.",
+)
 @click.option("--pod-file", metavar="FILE", help="Pods from a file instead of the dump's queue.")
 @config_option
 @output_option
 def fit(
-    clusters: tuple[str, ...], pod_name: str | None, pod_file: str | None, config_file: Path | None, output: str
+    clusters: tuple[str, ...], names: tuple[str, ...], pod_file: str | None, config_file: Path | None, output: str
 ) -> None:
     """Tell for each waiting GPU pod which nodes could run it now, later or never, and what would help.
 
@@ -147,7 +140,7 @@ def fit(
     given = read_given(pod_file, config, dump)
     if pod_file is None:
         note_without_pods(dump)
-    pods = _asked_pods(dump.pods, pod_name) if pod_file is None else named_pods(given.pods, pod_name)
+    pods = _asked_pods(dump.pods, names) if pod_file is None else named_pods(given.pods, names)
     note_with_nodes(pods, given, "judged")
     warnings = (*dump.warnings, *given.warnings)
     snapshot = Snapshot.of(dump.nodes, dump.pods)
@@ -184,9 +177,9 @@ def _starts(row: reports.FitRow) -> bool:
     return bool(row["fits"]) and (row["group"] is None or bool(row["group"]["starts"]))
 
 
-def _asked_pods(pods: Sequence[PodInfo], name: str | None) -> Sequence[PodInfo]:
-    if name is not None:
-        return named_pods(pods, name)
+def _asked_pods(pods: Sequence[PodInfo], names: Sequence[str]) -> Sequence[PodInfo]:
+    if names:
+        return named_pods(pods, names)
     return sorted((pod for pod in pods if pod.waiting and pod.gpu.asked), key=queue_order)
 
 

@@ -120,7 +120,7 @@ def _hole(text: str) -> Hole:
 
 def _waiting(pods: Sequence[PodInfo], name: str) -> PodInfo:
     """Return the one waiting pod of that name."""
-    found = named_pods(pods, name)
+    found = named_pods(pods, [name])
     if len(found) > 1:
         raise InputError(f"--pod {name}: there are {len(found)} of that name; give NS/NAME")
     if not found[0].waiting:

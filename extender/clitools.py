@@ -117,14 +117,19 @@ def once(names: Sequence[str]) -> None:
         raise InputError("standard input (-) can be read once only")
 
 
-def named_pods(pods: Sequence[PodInfo], name: str | None) -> Sequence[PodInfo]:
-    """Return the pod called ``NS/NAME`` (or NAME), all of them without a name.
+def named_pods(pods: Sequence[PodInfo], names: Sequence[str]) -> Sequence[PodInfo]:
+    """Return the pods called ``NS/NAME`` (or NAME) in the order of the names, each once; all of them without a name.
 
     Raises:
-        InputError: when there is none of that name.
+        InputError: when there is none of one of the names.
     """
-    found = [pod for pod in pods if name is None or name in (pod.key, pod.name)]
-    if name is not None and not found:
+    found = {pod.key: pod for name in names for pod in _named(pods, name)}
+    return list(found.values()) if names else pods
+
+
+def _named(pods: Sequence[PodInfo], name: str) -> Sequence[PodInfo]:
+    found = [pod for pod in pods if name in (pod.key, pod.name)]
+    if not found:
         meant = _meant(pods, name)
         hint = f"did you mean {meant}?" if meant else "give NS/NAME (finished pods are left out)"
         raise InputError(f"--pod {name}: there is no such pod in the input; {hint}")

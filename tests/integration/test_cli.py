@@ -206,6 +206,8 @@ def test_simulate_takes_the_stock_scheduler_and_any_policy(cluster, arrivals):
         (["fit", "--cluster", "-", "--pod", "default/big"], POD_BIG, "; did you mean ml/big?"),
         (["defrag", "--cluster", "-", "--pod", "bigg"], POD_BIG, "; did you mean big?"),
         (["fit", "--cluster", "-", "--pod", "other"], POD_BIG, "give NS/NAME"),
+        (["defrag", "--cluster", "-", "--pod", "a", "--pod=b"], POD_BIG, "--pod: given 2 times; defrag takes one"),
+        (["config", "check", "-", "-o", "json", "-o", "json"], b"", "-o: given 2 times; check takes one"),
         (["serve"], b"", "--cluster"),
         (["serve", "--demo", "--cluster", "x"], b"", "not both"),
         (["fit", "--cluster", "-", "--pod-file", "-"], b"", "read once only"),

@@ -88,6 +88,21 @@ def test_arrivals_that_have_a_node_are_replayed_and_said(written):
     assert notes == "note: 2 pods have nodes where they are written; placed as if they had none\n"
 
 
+def test_fit_answers_about_each_pod_that_is_named_once(written):
+    cluster = written("cluster.json", a_node("n"), a_pod("a"), a_pod("b"), a_pod("c"))
+    done = run("fit", "--cluster", cluster, "--pod", "c", "--pod", "ml/a", "--pod", "ml/c", "-o", "json")
+    assert [row["pod"] for row in json.loads(done.out)["pods"]] == ["ml/c", "ml/a"]
+    unknown = run("fit", "--cluster", cluster, "--pod", "a", "--pod", "d")
+    assert (unknown.code, len(unknown.errors)) == (2, 1)
+    assert "--pod d: there is no such pod" in unknown.errors[0]
+
+
+def test_a_flag_may_be_given_again(written):
+    assert (
+        run("simulate", "--cluster", written("cluster.json", a_node("n"), a_pod("a")), "--queue", "--queue").code == 0
+    )
+
+
 def test_fit_names_no_command_that_would_not_work(written):
     nodes = [a_node("a"), a_node("b"), a_pod("x", 4, "a"), a_pod("y", 4, "b")]
     cluster, waits = written("cluster.json", *nodes), written("pod.json", a_pod("w", 8))
