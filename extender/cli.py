@@ -250,7 +250,8 @@ def simulate_command(  # noqa: PLR0913, PLR0917 - one argument per option
     chosen = None if profile else simulate.PolicyExtender(make_policy(config))
     setup = simulate.SchedulerConfig(profile or intree.STOCK, weight, percentage, seed)
     scheduler = _simulated(Snapshot.of(dump.nodes, present), chosen, setup)
-    report = simulation_report(scheduler, pods, [*dump.warnings, *given.warnings, *twice])
+    unknown = whatif.unknown_schedulers(dump.pods, schedulers)
+    report = simulation_report(scheduler, pods, [*dump.warnings, *given.warnings, *twice, *unknown])
     finish(report, output, tables.render_simulation, ok=report["summary"]["refused"] == 0)
 
 

@@ -59,7 +59,7 @@ def plan_command(
     queue = plan_report.Queue.of(Snapshot.of(dump.nodes, dump.pods), whatif.queued(dump.pods, schedulers))
     found = planner.plan(queue.problem, planner.Limits(deterministic_seconds=limit))
     plan = settled(queue.snapshot, queue.pods, queue.problem, found)
-    report = plan_report.plan_report(queue, plan, dump.warnings)
+    report = plan_report.plan_report(queue, plan, [*dump.warnings, *whatif.unknown_schedulers(dump.pods, schedulers)])
     if (line := plan_report.order_matters(queue, plan)) is not None:
         note(line)
     if (line := plan_report.preferences_unmet(queue, plan)) is not None:

@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Final
 
+from extender.kube.convert import DEFAULT_SCHEDULER
 from extender.packing.gangs import gang_key
 from extender.packing.problem import queue_order
 from extender.packing.snapshot import Snapshot
 from extender.packing.types import PodInfo
+from extender.spelling import nearest
 
 OTHER_SCHEDULERS: Final = frozenset({"volcano", "kai-scheduler", "runai-scheduler", "yunikorn"})
 """Schedulers that never ask an extender: their pods hold what they run on, but are not ours to place."""
@@ -51,6 +53,17 @@ def left_out(pods: Iterable[PodInfo], schedulers: Collection[str] = (), arrivals
     return lines + [
         f"{_pods(count)} of scheduler {name} left out; --scheduler {name} takes them in"
         for name, count in sorted(others.items())
+    ]
+
+
+def unknown_schedulers(pods: Iterable[PodInfo], schedulers: Iterable[str]) -> list[str]:
+    """Return a line about each of the schedulers that no pod has, running or not, and which was probably meant."""
+    present = {pod.scheduler_name for pod in pods}
+    known = present | OTHER_SCHEDULERS | {DEFAULT_SCHEDULER}
+    return [
+        f"no pod in the input has scheduler {name}{'' if name in known else nearest(name, known)}"
+        for name in dict.fromkeys(schedulers)
+        if name not in present
     ]
 
 

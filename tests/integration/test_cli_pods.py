@@ -97,6 +97,14 @@ def test_fit_answers_about_each_pod_that_is_named_once(written):
     assert "--pod d: there is no such pod" in unknown.errors[0]
 
 
+def test_a_mistyped_scheduler_is_a_warning(written):
+    cluster = written("cluster.json", a_node("n"), a_pod("a"))
+    words = "no pod in the input has scheduler defualt-scheduler; did you mean default-scheduler?"
+    for command in (["plan"], ["simulate", "--queue"]):
+        done = run(*command, "--cluster", cluster, "--scheduler", "defualt-scheduler", "-o", "json")
+        assert json.loads(done.out)["warnings"] == [words]
+
+
 def test_a_flag_may_be_given_again(written):
     assert (
         run("simulate", "--cluster", written("cluster.json", a_node("n"), a_pod("a")), "--queue", "--queue").code == 0

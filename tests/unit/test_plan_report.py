@@ -8,7 +8,7 @@ from extender.packing import planner
 from extender.packing.snapshot import Snapshot
 from extender.plan_report import Queue, order_matters, plan_report
 from extender.tables import render_plan
-from extender.whatif import arriving, left_out, queued
+from extender.whatif import arriving, left_out, queued, unknown_schedulers
 from tests.builders import h100, node, pod
 
 
@@ -95,6 +95,18 @@ def test_gated_pods_and_those_of_other_schedulers_are_left_out():
     assert left_out(pods) == [
         "1 pod behind scheduling gates left out",
         "1 pod of scheduler volcano left out; --scheduler volcano takes them in",
+    ]
+
+
+def test_a_scheduler_that_no_pod_has_is_said():
+    volcano = pod("v").gpus(1)._with(scheduler_name="volcano").build()
+    pods = [volcano, pod("p").on("n")._with(scheduler_name="gpu").build()]
+    assert unknown_schedulers(pods, ["gpu", "volcano"]) == []
+    assert unknown_schedulers(pods, ["defualt-scheduler", "default-scheduler", "volcno", "x"]) == [
+        "no pod in the input has scheduler defualt-scheduler; did you mean default-scheduler?",
+        "no pod in the input has scheduler default-scheduler",
+        "no pod in the input has scheduler volcno; did you mean volcano?",
+        "no pod in the input has scheduler x",
     ]
 
 
