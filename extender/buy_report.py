@@ -17,6 +17,7 @@ from extender.errors import InputError
 from extender.packing.disruption import PodDisruption
 from extender.packing.expansion import Expansion, fewest_nodes
 from extender.packing.fit import filter_nodes
+from extender.packing.gangs import waiting_text
 from extender.packing.node_shapes import NodeShape, node_shapes
 from extender.packing.plan import Status
 from extender.packing.problem import PackingProblem
@@ -25,6 +26,7 @@ from extender.packing.stock import Amounts, Demand, Room, Shape, Stock, places
 from extender.packing.types import NodeInfo, Phase, PodInfo
 from extender.remarks import concerning
 from extender.spelling import nearest
+from extender.whatif import members_of
 
 _RUNNING_LIMIT: Final = 3.0
 """Deterministic time for what is a remark here."""
@@ -97,7 +99,7 @@ def buy_report(dump: ClusterDump, *, like: Sequence[str] = (), offered: Sequence
         InputError: for a name in ``like`` that no GPU node has.
     """
     snapshot = Snapshot.of(dump.nodes, dump.pods)
-    waiting = [pod for pod in dump.pods if _asks(pod)]
+    waiting = _to_let_in(snapshot, dump.pods)
     known = _shapes(dump, snapshot, waiting, offered)
     shapes = _like(known, like)
     joint = Snapshot.of([*dump.nodes, *(shape.node for shape in shapes)], dump.pods)
@@ -119,7 +121,7 @@ def buy_report(dump: ClusterDump, *, like: Sequence[str] = (), offered: Sequence
         "min_nodes_for_running": nodes_for_running(dump),
         "warnings": [
             *concerning(dump.warnings, _objects(dump), _ALL_WARNINGS),
-            *_warnings(dump),
+            *_warnings(dump, waiting),
             *_cordoned(snapshot, waiting),
         ],
     }
@@ -243,8 +245,8 @@ def _takes(shape: NodeShape, pod: PodInfo) -> bool:
 
 def _incomplete(problem: PackingProblem, waiting: Iterable[PodInfo]) -> Iterator[UnplacedRow]:
     for pod in waiting:
-        if pod.group is not None and str(pod.group) in problem.waiting_gangs:
-            yield {"pod": pod.key, "reason": f"group {pod.group} is not complete"}
+        if pod.group is not None and (gang := problem.waiting_gangs.get(str(pod.group))) is not None:
+            yield {"pod": pod.key, "reason": waiting_text(gang)}
 
 
 def _objects(dump: ClusterDump) -> set[str]:
@@ -259,11 +261,17 @@ def _asks(pod: PodInfo) -> bool:
     return pod.waiting and not pod.gated and pod.gpu.count > 0
 
 
-def _warnings(dump: ClusterDump) -> Iterator[str]:
+def _to_let_in(snapshot: Snapshot, pods: Iterable[PodInfo]) -> list[PodInfo]:
+    """Return the waiting GPU pods, and those without GPUs that start together with them."""
+    asking = [pod for pod in pods if _asks(pod)]
+    return list({pod.uid: pod for pod in (*asking, *members_of(snapshot, asking))}.values())
+
+
+def _warnings(dump: ClusterDump, waiting: Iterable[PodInfo]) -> Iterator[str]:
     if gated := sum(pod.waiting and pod.gated and pod.gpu.count > 0 for pod in dump.pods):
         yield f"{gated} GPU pods have scheduling gates and are left out"
-    for pod in dump.pods:
-        if _asks(pod) and pod.unmodelled:
+    for pod in waiting:
+        if pod.unmodelled:
             yield f"pod {pod.key}: kube-scheduler looks at its {', '.join(pod.unmodelled)}, too; this answer does not"
 
 

@@ -118,6 +118,29 @@ def test_an_empty_queue_buys_nothing_and_gated_pods_are_said():
     assert buy_report(dump([], waiting(1, 1)))["possible"] is False
 
 
+def test_members_without_gpus_make_a_group_complete_and_need_room_too():
+    launcher, workers = pod("launch").group("g", 4), [pod(f"w{i}").gpus(4).group("g", 4).build() for i in range(3)]
+    nodes = [h100("a").build(), h100("b").build()]
+    free = [pod("p").gpus(4).on("a").build()]
+    report = buy_report(dump(nodes, [*free, launcher.build(), *workers]))
+    assert (report["possible"], report["nodes"]) == (True, 0)
+    full = [pod(f"p{name}").gpus(8).on(name).build() for name in "ab"]
+    report = buy_report(dump(nodes, [*full, launcher.build(), *workers]))
+    assert (report["possible"], report["nodes"], report["status"]) == (True, 2, "OPTIMAL")
+    report = buy_report(dump(nodes, [*free, launcher.cpu(97).build(), *workers]))
+    assert [row["pod"] for row in report["unplaced"]] == ["ml/launch"]
+    # A pod without GPUs that starts by itself is none of this.
+    assert buy_report(dump(nodes, [*full, pod("web").cpu(97).build()]))["possible"]
+
+
+def test_a_group_that_lacks_members_is_told_as_plan_tells_it():
+    workers = [pod(f"w{i}").gpus(4).group("g", 4).build() for i in range(3)]
+    report = buy_report(dump([h100("a").build()], workers))
+    assert report["nodes"] == 0
+    words = "group ml/g starts as a whole or not at all: of 4 members 3 wait; it waits for 1 more pod"
+    assert report["unplaced"] == [{"pod": f"ml/w{i}", "reason": words} for i in range(3)]
+
+
 def test_what_runs_packed_anew():
     nodes = [h100(f"n{i}").build() for i in range(4)]
     pods = [pod(f"p{i}").gpus(4).on(f"n{i}").build() for i in range(4)]
