@@ -15,7 +15,7 @@ from extender.cures import any_of, to_uncordon
 from extender.dump import ClusterDump
 from extender.errors import InputError
 from extender.packing.disruption import PodDisruption
-from extender.packing.expansion import Expansion, fewest_nodes
+from extender.packing.expansion import Expansion, better, fewest_nodes
 from extender.packing.fit import filter_nodes
 from extender.packing.gangs import waiting_text
 from extender.packing.node_shapes import NodeShape, node_shapes
@@ -47,7 +47,10 @@ class BuyRow(TypedDict):
 
 
 class OptionRow(TypedDict):
-    """What it would take with this type alone; `nodes` is None when it cannot take all that could be placed."""
+    """What it would take with this type alone.
+
+    `nodes` is None when no number lets in all that could be placed: proved (OPTIMAL), or none was found (UNKNOWN).
+    """
 
     type: str
     like: str
@@ -107,7 +110,7 @@ def buy_report(dump: ClusterDump, *, like: Sequence[str] = (), offered: Sequence
     stock, uids = _stock(problem, joint, shapes)
     mixed = fewest_nodes(stock)
     alone = [_alone(stock, at) for at in range(len(shapes))] if len(shapes) > 1 else [mixed] * len(shapes)
-    found = _best(mixed, alone)
+    found = _best(stock, mixed, alone)
     offer = _Offer(snapshot, Snapshot.of([shape.node for shape in shapes]), [s for s in known if s not in shapes])
     unplaced = [*_unplaced(offer, waiting, uids, found), *_incomplete(problem, waiting)]
     return {
@@ -116,7 +119,7 @@ def buy_report(dump: ClusterDump, *, like: Sequence[str] = (), offered: Sequence
         "buy": [_row(shape, count) for shape, count in zip(shapes, found.nodes, strict=True) if count],
         "status": str(found.status),
         "bound": found.bound,
-        "options": [_option(shape, answer, found) for shape, answer in zip(shapes, alone, strict=True)],
+        "options": [_option(stock, shape, answer, found) for shape, answer in zip(shapes, alone, strict=True)],
         "unplaced": unplaced,
         "min_nodes_for_running": nodes_for_running(dump),
         "warnings": [
@@ -172,11 +175,11 @@ def _takes_some(demands: Sequence[Demand], free: Amounts, accepts: Sequence[bool
 
 def _demands(problem: PackingProblem) -> tuple[list[Demand], list[int], list[list[str]]]:
     """Return the pods by what they ask for, whatever their priority: demands, masks and uids."""
-    found: dict[tuple[Amounts, int, int], list[str]] = {}
+    found: dict[tuple[Amounts, int, int, int], list[str]] = {}
     for group in problem.classes:
-        found.setdefault((group.requests, group.gpus, group.mask), []).extend(group.uids)
-    demands = [Demand(requests, len(uids), gpus) for (requests, gpus, _), uids in found.items()]
-    return demands, [mask for _, _, mask in found], list(found.values())
+        found.setdefault((group.requests, group.gpus, group.gpu_at, group.mask), []).extend(group.uids)
+    demands = [Demand(requests, len(uids), gpus, at) for (requests, gpus, at, _), uids in found.items()]
+    return demands, [mask for *_, mask in found], list(found.values())
 
 
 def _row(shape: NodeShape, count: int) -> BuyRow:
@@ -189,26 +192,33 @@ def _alone(stock: Stock, at: int) -> Expansion:
     return replace(found, nodes=tuple(sum(found.nodes) if at == each else 0 for each in range(len(stock.shapes))))
 
 
-def _best(mixed: Expansion, alone: Iterable[Expansion]) -> Expansion:
-    """Return the answer that leaves out least with the fewest nodes; with many types the mixed one need not be it."""
-    best = min([mixed, *alone], key=lambda each: (sum(each.unplaced), sum(each.nodes)))
-    if best is mixed or sum(best.unplaced) != sum(mixed.unplaced):
-        return mixed
-    proved = sum(best.nodes) == mixed.bound
-    return replace(best, bound=mixed.bound, status=Status.OPTIMAL if proved else Status.FEASIBLE)
+def _best(stock: Stock, mixed: Expansion, alone: Iterable[Expansion]) -> Expansion:
+    """Return the best answer; what is proved of one type alone is not proved of all."""
+    best = mixed
+    for answer in alone:
+        best = better(stock, best, replace(answer, bound=0, least=not any(answer.unplaced)))
+    return best
 
 
-def _option(shape: NodeShape, alone: Expansion, best: Expansion) -> OptionRow:
-    enough = sum(alone.unplaced) <= sum(best.unplaced)
-    nodes = sum(alone.nodes) if enough else None
+def _option(stock: Stock, shape: NodeShape, alone: Expansion, best: Expansion) -> OptionRow:
+    left_out = stock.gpus(alone.unplaced) - stock.gpus(best.unplaced)
+    nodes: int | None = sum(alone.nodes)
+    status = alone.status
+    if left_out > 0 or _without_gpus(stock, alone) > _without_gpus(stock, best):
+        nodes, status = None, Status.OPTIMAL if alone.least and left_out > 0 else Status.UNKNOWN
     return {
         "type": shape.name,
         "like": shape.nodes[0],
         "model": shape.model,
         "gpus": shape.gpus,
         "nodes": nodes,
-        "status": str(alone.status),
+        "status": str(status),
     }
+
+
+def _without_gpus(stock: Stock, answer: Expansion) -> int:
+    """Return how many pods without GPUs are left out."""
+    return sum(count for demand, count in zip(stock.demands, answer.unplaced, strict=True) if not demand.gpus)
 
 
 def _unplaced(

@@ -8,7 +8,7 @@ from typing import Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from extender.buy_report import BuyReport, BuyRow, RunningRow
+from extender.buy_report import BuyReport, BuyRow, OptionRow, RunningRow
 from extender.defrag_reasons import VetoRow
 from extender.defrag_report import DefragReport
 from extender.layout import IfItFits, hanging
@@ -76,15 +76,20 @@ def render_buy(report: BuyReport, finding_out: str = "") -> RenderableType:
         table.add_row(str(row["nodes"]), row["type"], row["model"] or "unknown", str(row["gpus"]), row["like"])
     options = plain_table("OF ONE TYPE ALONE", "TYPE", "MODEL", "GPUS", "LIKE")
     for option in report["options"]:
-        nodes = "not enough" if option["nodes"] is None else str(option["nodes"])
-        sure = option["status"] == Status.OPTIMAL or option["nodes"] is None
-        words = (nodes if sure else f"{nodes} or fewer", option["type"], option["model"] or "unknown")
+        words = (_enough(option), option["type"], option["model"] or "unknown")
         options.add_row(*words, str(option["gpus"]), option["like"])
     out = [Text(f"{row['pod']} stays out: {row['reason']}", style="red") for row in report["unplaced"]]
     parts: list[RenderableType] = [IfItFits(table, lambda: _to_buy(report["buy"]))] if report["buy"] else []
     parts += [Text(_nodes_to_buy(report)), *out, *(node_by_node(finding_out) if out else ())]
     parts += [options] if len(report["options"]) > 1 and report["buy"] else []
     return Group(*parts, Text(_running(report["min_nodes_for_running"])), *warning_lines(report["warnings"]))
+
+
+def _enough(option: OptionRow) -> str:
+    proved = option["status"] == Status.OPTIMAL
+    if option["nodes"] is None:
+        return "not enough" if proved else "none found"
+    return str(option["nodes"]) if proved else f"{option['nodes']} or fewer"
 
 
 def _to_buy(rows: Iterable[BuyRow]) -> RenderableType:

@@ -2,27 +2,38 @@
 
 A cutting stock problem: a *pattern* is what one node of a shape can hold at once, and the model counts nodes by pattern
 (Gilmore and Gomory 1961), so its size follows shapes and classes of pods, not nodes. Rooms that are there already are
-rows of their own. Where there are too many patterns, first fit decreasing gives the answer and a relaxation the bound.
+rows of their own. Where those are many, or the patterns, the joint planner gives the answer and the bound, and where it
+proves nothing in time, first fit decreasing and a relaxation stand by.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ortools.sat.python import cp_model
 
 from extender.packing.cpsat import Outcome, minimize
-from extender.packing.first_fit import first_fit
+from extender.packing.first_fit import first_fits
 from extender.packing.plan import Status
-from extender.packing.stock import PATTERNS, Demand, Pattern, Stock, maximal_patterns, places
+from extender.packing.stock import PATTERNS, Amounts, Pattern, Shape, Stock, maximal_patterns, places
+from extender.packing.stock_plan import enough, opening
 
 LIMIT: Final = 1.0
 """Deterministic time of one solve, about seconds."""
 
 _LARGE: Final = 16
 """So few pods on a node are worth a constraint."""
+
+_SWAPS: Final = 12
+"""So many plans tell at most whether a smaller node does in place of a larger one."""
+
+Answer = tuple[Amounts, Amounts]
+"""Nodes per shape, and pods without a place per demand."""
+
+_FEW: Final = 400
+"""Pairs of a demand and a room up to which the exact model is quicker than a joint plan, and says more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +46,14 @@ class Expansion:
         unplaced: per demand, how many pods no number of nodes helps.
         bound: no answer that leaves out as little or less, whichever pods, has fewer nodes; what a shape without a
             limit takes is never left out.
+        least: proved that no answer leaves fewer GPUs out.
     """
 
     status: Status
     nodes: tuple[int, ...]
     unplaced: tuple[int, ...]
     bound: int
+    least: bool
 
 
 def fewest_nodes(stock: Stock, limit: float = LIMIT) -> Expansion:
@@ -50,14 +63,45 @@ def fewest_nodes(stock: Stock, limit: float = LIMIT) -> Expansion:
     the rooms; as many of their GPUs as possible do, before nodes are counted.
     """
     if not stock.demands:
-        return Expansion(Status.OPTIMAL, (0,) * len(stock.shapes), (), 0)
+        return Expansion(Status.OPTIMAL, (0,) * len(stock.shapes), (), 0, least=True)
+    if _places(stock) <= _FEW:
+        found = _exact(stock, limit) or _bounded(stock, limit)
+    elif (found := _bounded(stock, limit)).status is not Status.OPTIMAL:
+        found = better(stock, found, _exact(stock, limit) or found)
+    return found
+
+
+def _places(stock: Stock) -> int:
+    """Return how many pairs of a demand and a room there are: the integers of the exact model beside its patterns."""
+    return len(stock.demands) * len(stock.rooms)
+
+
+def _exact(stock: Stock, limit: float) -> Expansion | None:
+    """Return the answer by patterns, None where there are too many of them or too little time."""
     stock = stock.in_small_units()
     patterns = [maximal_patterns(stock.demands, shape) for shape in stock.shapes]
     listed = [(s, pattern) for s, some in enumerate(patterns) for pattern in some or ()]
-    exact = None
-    if None not in patterns and len(listed) <= PATTERNS:
-        exact = _Cover(stock, listed).solved(limit)
-    return exact or _bounded(stock, limit)
+    if None in patterns or len(listed) > PATTERNS:
+        return None
+    return _Cover(stock, listed).solved(limit)
+
+
+def better(stock: Stock, found: Expansion, other: Expansion) -> Expansion:
+    """Return the better of two answers, what is proved beside the other one included."""
+    best, rest = sorted((found, other), key=lambda each: _cost(stock, each.nodes, each.unplaced))
+    bound = max(best.bound, rest.bound)  # what holds of answers that leave out more, too, holds of those that do not
+    least = best.least or (rest.least and stock.lost(best.unplaced) <= stock.lost(rest.unplaced))
+    return replace(best, bound=bound, least=least, status=_status(sum(best.nodes), bound, least=least))
+
+
+def _cost(stock: Stock, nodes: Sequence[int], unplaced: Sequence[int]) -> tuple[int, int, int, int]:
+    """Return what an answer is judged by: pods left out, nodes, their GPUs, how many shapes."""
+    gpus = sum(shape.gpus * count for shape, count in zip(stock.shapes, nodes, strict=True))
+    return stock.lost(unplaced), sum(nodes), gpus, sum(count > 0 for count in nodes)
+
+
+def _status(nodes: int, bound: int, *, least: bool) -> Status:
+    return Status.OPTIMAL if least and nodes <= bound else Status.FEASIBLE
 
 
 # ---------------------------------------------------------------- the exact model
@@ -106,7 +150,7 @@ class _Cover:
         """Settle how many GPUs stay without a place, as few as can be; False when the solver did not say."""
         if not self.missing:
             return True
-        lost = sum(_weight(self.stock.demands[d]) * missing for d, missing in self.missing.items())
+        lost = sum(self.stock.weight(self.stock.demands[d]) * missing for d, missing in self.missing.items())
         outcome = minimize(self.model, lost, limit)
         if outcome.objective is None or outcome.status is not Status.OPTIMAL:
             return False
@@ -119,7 +163,7 @@ class _Cover:
             counts[s] += solution.value(count)
         demands = range(len(self.stock.demands))
         unplaced = [solution.value(self.missing[d]) if d in self.missing else 0 for d in demands]
-        return Expansion(fewest.status, tuple(counts), tuple(unplaced), fewest.bound)
+        return Expansion(fewest.status, tuple(counts), tuple(unplaced), fewest.bound, least=True)
 
 
 def _in_rooms(model: cp_model.CpModel, stock: Stock) -> Iterator[tuple[int, cp_model.IntVar]]:
@@ -154,33 +198,65 @@ def _cover_demands(
     return missing
 
 
-def _weight(demand: Demand) -> int:
-    """Return what one pod that is left out counts for: its GPUs, and a pod without GPUs a little, too."""
-    return 1 + 1000 * demand.gpus
-
-
 # ---------------------------------------------------------------- when there are too many patterns
 
 
 def _bounded(stock: Stock, limit: float) -> Expansion:
-    """Return the best of first fit decreasing over the orders of shapes, with the bound of a relaxation."""
-    shapes = range(len(stock.shapes))
-    orders = [sorted(shapes, key=lambda s: (s != first, -stock.shapes[s].gpus, s)) for first in shapes]
-    found = [first_fit(stock, order) for order in orders or [[]]]
-    nodes, unplaced = min(found, key=lambda answer: (_lost(stock, answer[1]), sum(answer[0])))
-    bound = min(_relaxed(stock, _lost(stock, unplaced), limit), sum(nodes))
-    status = Status.OPTIMAL if bound == sum(nodes) and not any(unplaced) else Status.FEASIBLE
-    return Expansion(status, nodes, unplaced, bound)
+    """Return the better of the joint plan and first fit decreasing, with the best bound of a plan and a relaxation."""
+    planned = opening(stock, enough(stock), limit)
+    answers = [(planned.nodes, planned.unplaced), *first_fits(stock)]
+    nodes, unplaced = min(answers, key=lambda answer: _cost(stock, *answer))
+    lacking = stock.gpus([d.count for d in stock.demands]) - stock.gpus(unplaced)
+    lacking -= opening(replace(stock, shapes=()), (), limit).gpus_bound
+    least = not any(unplaced) or (planned.least and stock.lost(unplaced) <= stock.lost(planned.unplaced))
+    bound = planned.bound if planned.least else 0
+    if bound < sum(nodes):
+        most = max(map(_gpus_on(stock), stock.shapes), default=0)
+        bound = max(bound, -(-lacking // most) if most else 0)
+    if bound < sum(nodes):
+        bound = max(bound, _relaxed(stock.in_small_units(), unplaced, limit))
+    bound = min(bound, sum(nodes))
+    nodes, unplaced = _with_fewer_gpus(stock, (nodes, unplaced), lacking, limit)
+    return Expansion(_status(sum(nodes), bound, least=least), nodes, unplaced, bound, least)
 
 
-def _lost(stock: Stock, unplaced: Sequence[int]) -> int:
-    return sum(_weight(demand) * count for demand, count in zip(stock.demands, unplaced, strict=True))
+def _with_fewer_gpus(stock: Stock, answer: Answer, lacking: int, limit: float) -> Answer:
+    """Return an answer of as many nodes in which smaller nodes take the place of larger ones while that does.
+
+    Args:
+        stock: the question.
+        answer: nodes and pods without a place.
+        lacking: no nodes with fewer GPUs than that in all will do.
+        limit: deterministic seconds for each of the plans that tell.
+    """
+    gpus_on, shapes = _gpus_on(stock), stock.shapes
+    swaps = [(s, t) for s, large in enumerate(shapes) for t, small in enumerate(shapes) if small.gpus < large.gpus]
+    swaps.sort(key=lambda swap: (-shapes[swap[0]].gpus, shapes[swap[1]].gpus))
+    tries = _SWAPS
+    for s, t in swaps:
+        while tries and answer[0][s]:
+            nodes = tuple(count - (at == s) + (at == t) for at, count in enumerate(answer[0]))
+            too_many = shapes[t].limit is not None and nodes[t] > (shapes[t].limit or 0)
+            if too_many or sum(count * gpus_on(shape) for count, shape in zip(nodes, shapes, strict=True)) < lacking:
+                break
+            tries -= 1
+            unplaced = opening(stock, nodes, limit).unplaced
+            if stock.lost(unplaced) > stock.lost(answer[1]):
+                break
+            answer = nodes, unplaced
+    return answer
 
 
-def _relaxed(stock: Stock, lost: int, limit: float) -> int:
+def _gpus_on(stock: Stock) -> Callable[[Shape], int]:
+    """Return what tells of a shape how many GPUs the pods find there, those of all GPU resources together."""
+    places = {demand.gpu_at for demand in stock.demands if demand.gpus}
+    return lambda shape: sum(max(0, shape.free[at]) for at in places)
+
+
+def _relaxed(stock: Stock, unplaced: Sequence[int], limit: float) -> int:
     """Return a lower bound of the nodes: the nodes of a shape as one, and of large pods only so many on each.
 
-    No more than ``lost`` is left out, of whichever pods: other ones than first fit left out may need fewer nodes.
+    No more is left out than ``unplaced``, of whichever pods: without other ones fewer nodes may do.
     """
     model = cp_model.CpModel()
     total = sum(demand.count for demand in stock.demands)
@@ -203,7 +279,8 @@ def _relaxed(stock: Stock, lost: int, limit: float) -> int:
         for terms, have in zip(weights, shape.free, strict=True):
             _limit_load(model, terms, have, many)
     if missing := _cover_demands(model, stock, covered):
-        model.add(sum(_weight(stock.demands[d]) * count for d, count in missing.items()) <= lost)
+        lost = sum(stock.weight(stock.demands[d]) * count for d, count in missing.items())
+        model.add(lost <= stock.lost(unplaced))
     return minimize(model, sum(nodes), limit).bound
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from extender.packing.stock import Amounts, Room, Shape, Stock, less, places
 
@@ -31,6 +31,15 @@ def first_fit(stock: Stock, order: Sequence[int]) -> tuple[Amounts, Amounts]:
                 nodes[s], left = nodes[s] + 1, left - many
         unplaced[d] = left
     return tuple(nodes), tuple(unplaced)
+
+
+def first_fits(stock: Stock) -> Iterator[tuple[Amounts, Amounts]]:
+    """Yield what first fit comes to with each shape opened first, then those with the most GPUs."""
+    shapes = range(len(stock.shapes))
+    for first in shapes:
+        yield first_fit(stock, sorted(shapes, key=lambda s: (s != first, -stock.shapes[s].gpus, s)))
+    if not shapes:
+        yield first_fit(stock, [])
 
 
 def _largest_first(stock: Stock) -> list[int]:

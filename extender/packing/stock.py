@@ -22,11 +22,19 @@ Pattern = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """So many equal pods; ``gpus`` is what one counts for when not all can be placed."""
+    """So many equal pods.
+
+    Attributes:
+        requests: of one.
+        count: how many there are.
+        gpus: what one counts for when not all can be placed: units of its GPU resource.
+        gpu_at: place of that resource in ``requests``, -1 for pods without GPUs.
+    """
 
     requests: Amounts
     count: int
     gpus: int
+    gpu_at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,18 @@ class Stock:
     demands: Sequence[Demand]
     shapes: Sequence[Shape]
     rooms: Sequence[Room] = ()
+
+    def weight(self, demand: Demand) -> int:
+        """Return what one pod that is left out counts for: its GPUs, and among as many GPUs each pod."""
+        return 1 + demand.gpus * (1 + sum(each.count for each in self.demands))
+
+    def lost(self, unplaced: Sequence[int]) -> int:
+        """Return what the pods that are left out count for together."""
+        return sum(self.weight(demand) * count for demand, count in zip(self.demands, unplaced, strict=True))
+
+    def gpus(self, counts: Sequence[int]) -> int:
+        """Return the GPUs that so many pods of each demand ask for."""
+        return sum(demand.gpus * count for demand, count in zip(self.demands, counts, strict=True))
 
     def in_small_units(self) -> Stock:
         """Return the same question with each resource in units of the greatest common divisor of all requests.
