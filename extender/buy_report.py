@@ -31,6 +31,9 @@ from extender.whatif import members_of
 _RUNNING_LIMIT: Final = 3.0
 """Deterministic time for what is a remark here."""
 
+_ALONE_LIMIT: Final = 0.5
+"""Deterministic time for one type alone: there may be many."""
+
 _LISTED: Final = 4
 _ALL_WARNINGS: Final = "gpu-extender gpus"
 _NOTHING_KNOWN: Final = PodDisruption()
@@ -188,7 +191,7 @@ def _row(shape: NodeShape, count: int) -> BuyRow:
 
 def _alone(stock: Stock, at: int) -> Expansion:
     """Return the answer with one type alone, as an answer about all of them."""
-    found = fewest_nodes(replace(stock, shapes=[stock.shapes[at]]))
+    found = fewest_nodes(replace(stock, shapes=[stock.shapes[at]]), _ALONE_LIMIT)
     return replace(found, nodes=tuple(sum(found.nodes) if at == each else 0 for each in range(len(stock.shapes))))
 
 
@@ -203,7 +206,8 @@ def _best(stock: Stock, mixed: Expansion, alone: Iterable[Expansion]) -> Expansi
 def _option(stock: Stock, shape: NodeShape, alone: Expansion, best: Expansion) -> OptionRow:
     left_out = stock.gpus(alone.unplaced) - stock.gpus(best.unplaced)
     nodes: int | None = sum(alone.nodes)
-    status = alone.status
+    proved = nodes == best.bound and stock.lost(alone.unplaced) <= stock.lost(best.unplaced)
+    status = Status.OPTIMAL if proved else alone.status
     if left_out > 0 or _without_gpus(stock, alone) > _without_gpus(stock, best):
         nodes, status = None, Status.OPTIMAL if alone.least and left_out > 0 else Status.UNKNOWN
     return {

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Final
 
 from ortools.sat.python import cp_model
@@ -26,7 +27,13 @@ LIMIT: Final = 1.0
 _LARGE: Final = 16
 """So few pods on a node are worth a constraint."""
 
-_SWAPS: Final = 12
+_SEARCHING: Final = 0.2
+"""Of the limit, what each plan may take that looks for a better answer."""
+
+_HALVINGS: Final = 4
+"""So many plans look at most for an answer of fewer nodes in one mix."""
+
+_SWAPS: Final = 4
 """So many plans tell at most whether a smaller node does in place of a larger one."""
 
 Answer = tuple[Amounts, Amounts]
@@ -34,6 +41,9 @@ Answer = tuple[Amounts, Amounts]
 
 _FEW: Final = 400
 """Pairs of a demand and a room up to which the exact model is quicker than a joint plan, and says more."""
+
+_MANY: Final = 4000
+"""Pairs of a demand and a room beyond which it finds nothing in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +75,11 @@ def fewest_nodes(stock: Stock, limit: float = LIMIT) -> Expansion:
     if not stock.demands:
         return Expansion(Status.OPTIMAL, (0,) * len(stock.shapes), (), 0, least=True)
     if _places(stock) <= _FEW:
-        found = _exact(stock, limit) or _bounded(stock, limit)
-    elif (found := _bounded(stock, limit)).status is not Status.OPTIMAL:
-        found = better(stock, found, _exact(stock, limit) or found)
-    return found
+        return _exact(stock, limit) or _bounded(stock, limit)
+    found = _bounded(stock, limit)
+    if found.status is Status.OPTIMAL or _places(stock) > _MANY:
+        return found
+    return better(stock, found, _exact(stock, limit) or found)
 
 
 def _places(stock: Stock) -> int:
@@ -204,20 +215,46 @@ def _cover_demands(
 def _bounded(stock: Stock, limit: float) -> Expansion:
     """Return the better of the joint plan and first fit decreasing, with the best bound of a plan and a relaxation."""
     planned = opening(stock, enough(stock), limit)
-    answers = [(planned.nodes, planned.unplaced), *first_fits(stock)]
-    nodes, unplaced = min(answers, key=lambda answer: _cost(stock, *answer))
-    lacking = stock.gpus([d.count for d in stock.demands]) - stock.gpus(unplaced)
+    answer = min([(planned.nodes, planned.unplaced), *first_fits(stock)], key=lambda answer: _cost(stock, *answer))
+    least = not any(answer[1]) or (planned.least and stock.lost(answer[1]) <= stock.lost(planned.unplaced))
+    lacking = stock.gpus([d.count for d in stock.demands]) - stock.gpus(answer[1])
     lacking -= opening(replace(stock, shapes=()), (), limit).gpus_bound
-    least = not any(unplaced) or (planned.least and stock.lost(unplaced) <= stock.lost(planned.unplaced))
-    bound = planned.bound if planned.least else 0
-    if bound < sum(nodes):
-        most = max(map(_gpus_on(stock), stock.shapes), default=0)
-        bound = max(bound, -(-lacking // most) if most else 0)
-    if bound < sum(nodes):
-        bound = max(bound, _relaxed(stock.in_small_units(), unplaced, limit))
-    bound = min(bound, sum(nodes))
-    nodes, unplaced = _with_fewer_gpus(stock, (nodes, unplaced), lacking, limit)
+    most = max(map(_gpus_on(stock), stock.shapes), default=0)
+    bound = max(planned.bound if planned.least else 0, -(-lacking // most) if most else 0)
+    if bound < sum(answer[0]):
+        relaxed, mix = _relaxed(stock.in_small_units(), answer[1], limit)
+        bound = max(bound, relaxed)
+        for each in (answer[0], mix) if len(mix) > 1 else (answer[0],):
+            answer = _with_fewer_nodes(stock, answer, each, bound, limit * _SEARCHING)
+    bound = min(bound, sum(answer[0]))
+    nodes, unplaced = _with_fewer_gpus(stock, answer, lacking, limit * _SEARCHING)
     return Expansion(_status(sum(nodes), bound, least=least), nodes, unplaced, bound, least)
+
+
+def _with_fewer_nodes(stock: Stock, answer: Answer, mix: Sequence[int], bound: int, limit: float) -> Answer:
+    """Return the best answer found by halving what lies between bound and answer, of nodes in about this mix.
+
+    The planner opens fewer nodes where fewer are on offer: placing pods is the level that it is best at.
+    """
+    low, high = bound, sum(answer[0])
+    offer = high if mix is answer[0] else (low + high) // 2
+    for _ in range(_HALVINGS):
+        if low >= high or not any(mix):
+            break
+        opened = opening(stock, _scaled(stock, mix, offer), limit)
+        if stock.lost(opened.unplaced) > stock.lost(answer[1]):
+            low = offer + 1
+        elif (found := sum(opened.nodes)) < high:
+            high, answer = found, (opened.nodes, opened.unplaced)
+        offer = (low + high) // 2
+    return answer
+
+
+def _scaled(stock: Stock, mix: Sequence[int], nodes: int) -> Amounts:
+    """Return so many nodes in about the same mix, as far as there are."""
+    ends = [nodes * sum(mix[:at]) // sum(mix) for at in range(len(mix) + 1)]
+    limits = [nodes if shape.limit is None else shape.limit for shape in stock.shapes]
+    return tuple(min(end - start, most) for (start, end), most in zip(pairwise(ends), limits, strict=True))
 
 
 def _with_fewer_gpus(stock: Stock, answer: Answer, lacking: int, limit: float) -> Answer:
@@ -253,10 +290,11 @@ def _gpus_on(stock: Stock) -> Callable[[Shape], int]:
     return lambda shape: sum(max(0, shape.free[at]) for at in places)
 
 
-def _relaxed(stock: Stock, unplaced: Sequence[int], limit: float) -> int:
-    """Return a lower bound of the nodes: the nodes of a shape as one, and of large pods only so many on each.
+def _relaxed(stock: Stock, unplaced: Sequence[int], limit: float) -> tuple[int, Amounts]:
+    """Return a lower bound of the nodes, and a mix of shapes that comes near it.
 
-    No more is left out than ``unplaced``, of whichever pods: without other ones fewer nodes may do.
+    All nodes of a shape are one, but each holds only so many large pods. No more is left out than ``unplaced``, of
+    whichever pods: without other ones fewer nodes may do.
     """
     model = cp_model.CpModel()
     total = sum(demand.count for demand in stock.demands)
@@ -281,7 +319,9 @@ def _relaxed(stock: Stock, unplaced: Sequence[int], limit: float) -> int:
     if missing := _cover_demands(model, stock, covered):
         lost = sum(stock.weight(stock.demands[d]) * count for d, count in missing.items())
         model.add(lost <= stock.lost(unplaced))
-    return minimize(model, sum(nodes), limit).bound
+    outcome = minimize(model, sum(nodes), limit)
+    mix = () if outcome.objective is None else tuple(map(outcome.value, nodes))
+    return outcome.bound, mix or (0,) * len(nodes)
 
 
 def _limit_load(model: cp_model.CpModel, terms: Sequence[tuple[int, Any]], have: int, nodes: cp_model.IntVar) -> None:

@@ -13,7 +13,7 @@ from extender.dump import ClusterDump
 from extender.errors import InputError
 from extender.packing.disruption import PodDisruption
 from extender.tables_capacity import render_buy
-from tests.builders import GPU, h100, node, pod
+from tests.builders import GPU, H100, h100, node, pod
 
 T4 = "Tesla-T4"
 
@@ -116,6 +116,42 @@ def test_an_empty_queue_buys_nothing_and_gated_pods_are_said():
     assert (report["possible"], report["nodes"]) == (True, 0)
     assert report["warnings"] == ["1 GPU pods have scheduling gates and are left out"]
     assert buy_report(dump([], waiting(1, 1)))["possible"] is False
+
+
+def crowd(extra):
+    """Half of each H100 node is free and each T4 node empty; pods that may go anywhere just fill the T4 nodes.
+
+    The others, which fill what is free of the H100 nodes, fit nowhere else, and so do `extra` pods of 8 GPUs. As many
+    sorts of pods as here make too many patterns.
+    """
+    nodes = [h100(f"a{i:02}").build() for i in range(24)] + [t4(f"t{i:02}", 4).build() for i in range(24)]
+    half = [pod(f"r{i}").gpus(4).on(f"a{i:02}").build() for i in range(24)]
+    sizes = [4] * 12 + [2] * 12 + [1] * 24
+    anywhere = [pod(f"any{i}").gpus(gpus).cpu(12 + i % 10).build() for i, gpus in enumerate(sizes)]
+    here = [pod(f"h{i}").gpus(gpus).cpu(1 + i % 9) for i, gpus in enumerate(sizes)]
+    here += [pod(f"x{i}").gpus(8) for i in range(extra)]
+    return dump(nodes, [*half, *anywhere, *(p.select("nvidia.com/gpu.product", H100).build() for p in here)])
+
+
+@pytest.mark.parametrize("extra", [0, 3])
+def test_pods_that_may_go_elsewhere_make_room(extra):
+    report = buy_report(crowd(extra))
+    assert (report["nodes"], report["status"], report["bound"]) == (extra, "OPTIMAL", extra)
+    assert report["possible"]
+    options = [(row["like"], row["nodes"], row["status"]) for row in report["options"]]
+    assert options == [("a00", extra, "OPTIMAL"), ("t00", None if extra else 0, "OPTIMAL")]
+
+
+def test_not_enough_is_said_of_a_type_where_it_is_proved():
+    report = buy_report(dump([h100("a").build(), t4("t").build()], [*waiting(1, 8), *waiting(1, 4)]))
+    option = {row["like"]: row for row in report["options"]}
+    assert (option["t"]["nodes"], option["t"]["status"]) == (None, "OPTIMAL")
+    assert "\nnot enough " in printed(report)
+    option["t"]["status"] = "UNKNOWN"
+    option["a"]["status"] = "FEASIBLE"
+    text = printed(report)
+    assert "\nnone found " in text
+    assert "\n1 or fewer " in text
 
 
 def test_members_without_gpus_make_a_group_complete_and_need_room_too():
