@@ -30,11 +30,11 @@ _LARGE: Final = 16
 _SEARCHING: Final = 0.2
 """Of the limit, what each plan may take that looks for a better answer."""
 
-_HALVINGS: Final = 4
-"""So many plans look at most for an answer of fewer nodes in one mix."""
+_PLANS: Final = 4
+"""So many plans look for fewer nodes in one mix, and as many for smaller ones, at most."""
 
-_SWAPS: Final = 4
-"""So many plans tell at most whether a smaller node does in place of a larger one."""
+_WORK: Final = 200_000
+"""Pairs of a demand and a node in all of these plans together: where they are many, one takes seconds."""
 
 Answer = tuple[Amounts, Amounts]
 """Nodes per shape, and pods without a place per demand."""
@@ -214,8 +214,9 @@ def _cover_demands(
 
 def _bounded(stock: Stock, limit: float) -> Expansion:
     """Return the better of the joint plan and first fit decreasing, with the best bound of a plan and a relaxation."""
-    planned = opening(stock, enough(stock), limit)
-    answer = min([(planned.nodes, planned.unplaced), *first_fits(stock)], key=lambda answer: _cost(stock, *answer))
+    known = list(first_fits(stock))
+    planned = opening(stock, enough(stock, known), limit)
+    answer = min([(planned.nodes, planned.unplaced), *known], key=lambda answer: _cost(stock, *answer))
     least = not any(answer[1]) or (planned.least and stock.lost(answer[1]) <= stock.lost(planned.unplaced))
     lacking = stock.gpus([d.count for d in stock.demands]) - stock.gpus(answer[1])
     lacking -= opening(replace(stock, shapes=()), (), limit).gpus_bound
@@ -238,7 +239,7 @@ def _with_fewer_nodes(stock: Stock, answer: Answer, mix: Sequence[int], bound: i
     """
     low, high = bound, sum(answer[0])
     offer = high if mix is answer[0] else (low + high) // 2
-    for _ in range(_HALVINGS):
+    for _ in range(_plans(stock, high)):
         if low >= high or not any(mix):
             break
         opened = opening(stock, _scaled(stock, mix, offer), limit)
@@ -269,7 +270,7 @@ def _with_fewer_gpus(stock: Stock, answer: Answer, lacking: int, limit: float) -
     gpus_on, shapes = _gpus_on(stock), stock.shapes
     swaps = [(s, t) for s, large in enumerate(shapes) for t, small in enumerate(shapes) if small.gpus < large.gpus]
     swaps.sort(key=lambda swap: (-shapes[swap[0]].gpus, shapes[swap[1]].gpus))
-    tries = _SWAPS
+    tries = _plans(stock, sum(answer[0]))
     for s, t in swaps:
         while tries and answer[0][s]:
             nodes = tuple(count - (at == s) + (at == t) for at, count in enumerate(answer[0]))
@@ -282,6 +283,11 @@ def _with_fewer_gpus(stock: Stock, answer: Answer, lacking: int, limit: float) -
                 break
             answer = nodes, unplaced
     return answer
+
+
+def _plans(stock: Stock, nodes: int) -> int:
+    """Return how many plans may look for a better answer."""
+    return min(_PLANS, _WORK // max(1, len(stock.demands) * (len(stock.rooms) + nodes)))
 
 
 def _gpus_on(stock: Stock) -> Callable[[Shape], int]:

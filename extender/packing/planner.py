@@ -60,11 +60,17 @@ class Limits:
         deterministic_seconds: of CP-SAT, over all its solves; about as many real ones.
         seed: of CP-SAT.
         nodes_too: look at the levels that count nodes as well, not only at what is placed.
+        partial_too: of these also at the nodes left partly used.
     """
 
     deterministic_seconds: float = 0.5
     seed: int = 0
     nodes_too: bool = True
+    partial_too: bool = True
+
+    def regards(self, level: Level) -> bool:
+        """Tell whether a level is looked at."""
+        return level.counts_pods or (self.nodes_too and (self.partial_too or level.goal is not Goal.PARTIAL))
 
 
 DEFAULT_LIMITS: Final = Limits()
@@ -146,7 +152,7 @@ class _Search:
         self.layout = greedy(problem)
         self._worth = self._judge(self.layout)
         self._budget = Budget(limits.deterministic_seconds, limits.seed)
-        self._levels = [level for level in problem.levels if level.counts_pods or limits.nodes_too]
+        self._levels = [level for level in problem.levels if limits.regards(level)]
         self._gpus_bound = _room(self.reduction)
 
     def run(self) -> None:

@@ -7,7 +7,7 @@ unused, so what it opens is what has to be bought, and what it proves of the lev
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -52,7 +52,7 @@ def opening(stock: Stock, offered: Sequence[int], limit: float) -> Opening:
     if not rows:
         return Opening((0,) * len(offered), tuple(d.count for d in stock.demands), 0, least=True, gpus_bound=0)
     problem = _problem(stock, rows)
-    found = plan(problem, Limits(deterministic_seconds=limit))
+    found = plan(problem, Limits(deterministic_seconds=limit, partial_too=False))
     used = {int(node) for node in found.nodes.values()}
     opened = Counter(shapes[row - len(stock.rooms)] for row in used if row >= len(stock.rooms))
     unplaced = [sum(uid not in found.nodes for uid in group.uids) for group in problem.classes]
@@ -65,11 +65,11 @@ def opening(stock: Stock, offered: Sequence[int], limit: float) -> Opening:
     )
 
 
-def enough(stock: Stock) -> Amounts:
+def enough(stock: Stock, known: Iterable[tuple[Amounts, Amounts]]) -> Amounts:
     """Return how many new nodes of each shape to offer: no answer that is best needs more.
 
-    What first fit buys is an answer where it leaves no pod out; what it buys for pods that find no rooms always is,
-    since the rooms are then left to those that no shape takes.
+    An answer that is known, nodes and pods left out, says so where it leaves none out. So does always what first fit
+    buys for pods that find no rooms, since the rooms are then left to those that no shape takes.
     """
     useful = [
         sum(demand.count for d, demand in enumerate(stock.demands) if shape.holds(d, demand.requests))
@@ -78,7 +78,7 @@ def enough(stock: Stock) -> Amounts:
     limits = [shape.limit for shape in stock.shapes]
     if any(limit is not None for limit in limits):
         return tuple(most if limit is None else min(most, limit) for most, limit in zip(useful, limits, strict=True))
-    whole = [sum(nodes) for nodes, unplaced in first_fits(stock) if not any(unplaced)]
+    whole = [sum(nodes) for nodes, unplaced in known if not any(unplaced)]
     most = min(whole or (sum(nodes) for nodes, _ in first_fits(replace(stock, rooms=()))), default=0)
     return tuple(min(most, some) for some in useful)
 
