@@ -14,10 +14,10 @@ from extender.packing.stock import Demand, Room, Shape, Stock, less, places
 
 @st.composite
 def stocks(draw: st.DrawFn) -> Stock:
-    """Draw up to three demands of two resources (GPUs and CPUs), one or two shapes, up to two rooms."""
+    """Draw up to three demands of two resources (GPUs, or none, and CPUs), up to two shapes and two rooms."""
     demands = [
-        Demand((gpus, draw(st.integers(0, 3)), 1), draw(st.integers(1, 3)), gpus, 0)
-        for gpus in draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
+        Demand((gpus, draw(st.integers(0, 3)), 1), draw(st.integers(1, 3)), gpus, 0 if gpus else -1)
+        for gpus in draw(st.lists(st.integers(0, 4), min_size=1, max_size=3))
     ]
 
     def accepts() -> tuple[bool, ...]:
