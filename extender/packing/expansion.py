@@ -74,17 +74,14 @@ def fewest_nodes(stock: Stock, limit: float = LIMIT) -> Expansion:
     """
     if not stock.demands:
         return Expansion(Status.OPTIMAL, (0,) * len(stock.shapes), (), 0, least=True)
-    if _places(stock) <= _FEW:
-        return _exact(stock, limit) or _bounded(stock, limit)
+    pairs = len(stock.demands) * len(stock.rooms)
+    exact = _exact(stock, limit) if pairs <= _FEW else None
+    if exact is not None and exact.status is Status.OPTIMAL:
+        return exact
     found = _bounded(stock, limit)
-    if found.status is Status.OPTIMAL or _places(stock) > _MANY:
-        return found
-    return better(stock, found, _exact(stock, limit) or found)
-
-
-def _places(stock: Stock) -> int:
-    """Return how many pairs of a demand and a room there are: the integers of the exact model beside its patterns."""
-    return len(stock.demands) * len(stock.rooms)
+    if found.status is not Status.OPTIMAL and _FEW < pairs <= _MANY:
+        exact = _exact(stock, limit)
+    return found if exact is None else better(stock, found, exact)
 
 
 def _exact(stock: Stock, limit: float) -> Expansion | None:
