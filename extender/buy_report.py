@@ -15,14 +15,14 @@ from extender.cures import any_of, to_uncordon
 from extender.dump import ClusterDump
 from extender.errors import InputError
 from extender.packing.disruption import PodDisruption
-from extender.packing.expansion import Expansion, better, fewest_nodes
+from extender.packing.expansion import better, fewest_nodes
 from extender.packing.fit import filter_nodes
 from extender.packing.gangs import waiting_text
 from extender.packing.node_shapes import NodeShape, node_shapes
 from extender.packing.plan import Status
 from extender.packing.problem import PackingProblem
 from extender.packing.snapshot import Snapshot
-from extender.packing.stock import Amounts, Demand, Room, Shape, Stock, places
+from extender.packing.stock import Amounts, Demand, Expansion, Room, Shape, Stock, places
 from extender.packing.types import NodeInfo, Phase, PodInfo
 from extender.remarks import concerning
 from extender.spelling import nearest

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from math import gcd
 from typing import Final
 
+from extender.packing.plan import Status
+
 PATTERNS: Final = 20_000
 """So many ways to fill a node are looked at, and so many patterns are in a model, at most."""
 
@@ -103,6 +105,26 @@ class Stock:
             [replace(shape, free=small(shape.free)) for shape in self.shapes],
             [replace(room, free=small(room.free)) for room in self.rooms],
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """An answer to a stock.
+
+    Attributes:
+        status: about the number of nodes.
+        nodes: how many of each shape.
+        unplaced: per demand, how many pods no number of nodes helps.
+        bound: no answer that leaves out as little or less, whichever pods, has fewer nodes; what a shape without a
+            limit takes is never left out.
+        least: proved that no answer leaves fewer GPUs out.
+    """
+
+    status: Status
+    nodes: tuple[int, ...]
+    unplaced: tuple[int, ...]
+    bound: int
+    least: bool
 
 
 def places(free: Amounts, requests: Amounts) -> int:
