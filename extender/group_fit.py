@@ -43,7 +43,7 @@ def _verdict(gang: Gang, starts: bool | None) -> str:  # noqa: FBT001 - three an
     which, they = ("which", "they") if quorum.everyone else (f"of which {quorum.needed}", "so many")
     answer = {
         True: f"{they} fit together now",
-        False: f"{they} do not fit together, even with nothing else placed (proved)",
+        False: f"{they} do not fit together, even if no other pod starts (proved)",
         None: f"no room was found for {'them' if quorum.everyone else they} together",
     }
     return f"one of {quorum.pods} waiting pods of group {quorum.group}, {which} start together: {answer[starts]}"

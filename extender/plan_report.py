@@ -145,4 +145,4 @@ def _some_of(quorum: Quorum) -> str:
 
 def _apart(quorum: Quorum) -> str:
     which = "its pods do not fit together" if quorum.everyone else f"no {_some_of(quorum)} fit together"
-    return f"group {quorum.group}: {which}, even with nothing else placed (proved)"
+    return f"group {quorum.group}: {which}, even if no other pod starts (proved)"

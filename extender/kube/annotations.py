@@ -82,7 +82,7 @@ def _memory_mib(text: str) -> int:
 def _level(text: str) -> tuple[int, int]:
     version = parse_version(text)
     if version is None:
-        raise ValueError(f"{text!r:.40} is no version such as 12.4")
+        raise ValueError(f"{text!r:.40} is no version such as 12.4 or 8.0")
     return version
 
 

@@ -17,9 +17,9 @@ def rows(waiting, running=(), asked=None):
     ("count", "size", "starts", "words"),
     [
         (2, None, True, "one of 2 waiting pods of group ml/g, which start together: they fit together now"),
-        (3, None, False, "which start together: they do not fit together, even with nothing else placed (proved)"),
+        (3, None, False, "which start together: they do not fit together, even if no other pod starts (proved)"),
         (3, 2, True, "one of 3 waiting pods of group ml/g, of which 2 start together: so many fit together now"),
-        (4, 3, False, "of which 3 start together: so many do not fit together, even with nothing else placed (proved)"),
+        (4, 3, False, "of which 3 start together: so many do not fit together, even if no other pod starts (proved)"),
         (2, 3, False, "group ml/g starts as a whole or not at all: of 3 members 2 wait; it waits for 1 more pod"),
     ],
 )

@@ -38,8 +38,8 @@ def test_each_pod_without_a_place_is_told_why():
         "ml/big": never,
         "ml/second": "fits alone on 1 node; the plan uses the room for other pods",
         "ml/short": "group ml/short starts as a whole or not at all: of 3 members 1 wait; it waits for 2 more pods",
-        "ml/apart0": "group ml/apart: its pods do not fit together, even with nothing else placed (proved)",
-        "ml/apart1": "group ml/apart: its pods do not fit together, even with nothing else placed (proved)",
+        "ml/apart0": "group ml/apart: its pods do not fit together, even if no other pod starts (proved)",
+        "ml/apart1": "group ml/apart: its pods do not fit together, even if no other pod starts (proved)",
         "ml/member": f"group ml/broken starts as a whole or not at all; ml/lost: {never}",
         "ml/lost": f"group ml/broken starts as a whole or not at all; ml/lost: {never}",
     }
@@ -62,7 +62,7 @@ def test_a_group_that_only_others_keep_out_is_told_so():
 def test_a_group_that_starts_with_some_of_its_pods_is_told_so():
     nodes = [h100("n1").build(), h100("n2").build()]
     four = [pod(f"g{i}").gpus(8).group("g", 3).build() for i in range(4)]
-    words = "group ml/g: no 3 of its 4 waiting pods fit together, even with nothing else placed (proved)"
+    words = "group ml/g: no 3 of its 4 waiting pods fit together, even if no other pod starts (proved)"
     assert set(reasons(nodes, four).values()) == {words}
     lost = [pod("g0").gpus(9).group("g", 2).build(), *(pod(f"g{i}").gpus(9).group("g", 2).build() for i in (1, 2))]
     assert reasons(nodes, lost)["ml/g2"].startswith(
