@@ -82,7 +82,7 @@ class AlikeRows:
     @property
     def rows(self) -> Rows:
         """Return intp [group]: a row of the same model and kind, whatever is free on it."""
-        rows: Rows = self.columns[0].astype(np.intp)
+        rows: Rows = self.columns[0].astype(np.intp, copy=False)
         return rows
 
     @property
@@ -93,9 +93,9 @@ class AlikeRows:
 
     def quota_places(self, rows: Rows | None = None) -> Rows:
         """Return the quota place of each group, or of some rows."""
-        places: Rows = self.columns[4].astype(np.intp)
+        places: Rows = self.columns[4].astype(np.intp, copy=False)
         # Group -1 reads the last entry.
-        return places if rows is None else np.append(places, 2 * self.most_started.shape[1])[self.of_row[rows]]
+        return places if rows is None else np.append(places, self.most_started.shape[1])[self.of_row[rows]]
 
     def _moved(self, snapshot: Snapshot, resource: str, rows: Collection[int]) -> AlikeRows:
         """Return the groups once other amounts may be free on some rows."""

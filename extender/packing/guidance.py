@@ -39,13 +39,13 @@ def column_of(kinds: Codes, gpus: IntVector, cpu_milli: IntVector) -> Columns:
 def quota_place(kinds: NodeKinds, of_node: Codes, gpus: IntVector, cpu_milli: IntVector) -> Columns:
     """Return where the quotas are read for nodes by kind and what is free on them.
 
-    The column of a started node, so many columns further on that of an untouched one, and after both a place for nodes
-    without whole GPUs free.
+    The column of a started node; after the columns a place for nodes without whole GPUs free; after that the columns
+    once more, for untouched nodes.
     """
     width, column = len(kinds) * CPU_CLASSES, column_of(of_node, gpus, cpu_milli)
     # Kind -1 reads the last entry.
     untouched = gpus == np.append(kinds.gpus, -1)[of_node]
-    places: Columns = np.where((column < 0) | (gpus <= 0), 2 * width, column + width * untouched)
+    places: Columns = np.where((column < 0) | (gpus <= 0), width, column + (width + 1) * untouched)
     return places
 
 

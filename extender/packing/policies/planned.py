@@ -85,23 +85,23 @@ class Planned:
         if group is None:
             return question.by_row(self.base.utilities(question))
         alike = AlikeRows.of(question.snapshot, question.pod.gpu.resource)
-        by_kind, by_column = quotas.missed_kind[group], quotas.missed_column[group]
-        missed = self.quota * by_kind + self.cpu_quota * by_column
-        untouched = missed[:-1] + self.cpu_quota * _ahead_of_started(by_column[:-1], question.pod, alike)
-        by_place = np.concatenate((missed[:-1], untouched, missed[-1:]))
+        by_kind, by_column = self.quota * quotas.missed_kind[group], quotas.missed_column[group]
+        untouched = by_kind[:-1] + self.cpu_quota * _missed_untouched(by_column[:-1], question.pod, alike)
+        by_place = np.concatenate((by_kind + self.cpu_quota * by_column, untouched))
         cost = question.count * by_place[alike.quota_places(None if question.place is not None else question.rows)]
         return question.by_row(self._filling_base.utilities(question) - cost)
 
 
-def _ahead_of_started(missed: Floats, pod: PodInfo, alike: AlikeRows) -> Floats:
-    """Return float [column]: by how much less it misses than the best started nodes of the kind with room for the pod.
+def _missed_untouched(missed: Floats, pod: PodInfo, alike: AlikeRows) -> Floats:
+    """Return float [column]: what an untouched node misses by its column, no less than the best started one with room.
 
-    0 where it misses more, or none is started. Of all open nodes, not of the candidates alone: what a node is worth
-    does not depend on who else is asked about.
+    Of all open nodes of the kind, not of the candidates alone: what a node is worth does not depend on who else is
+    asked about.
     """
     gpus, cpu_milli, memory_bytes = alike.most_started
     has_room = (gpus >= pod.gpu.count) & (cpu_milli >= pod.requests.get(CPU, 0))
     has_room &= memory_bytes >= pod.requests.get(MEMORY, 0)
-    least = np.where(has_room, missed, np.inf).reshape(-1, CPU_CLASSES).min(axis=1)
-    least = np.repeat(np.where(np.isinf(least), 0.0, least), CPU_CLASSES)
-    return np.maximum(least - missed, 0.0)
+    least = np.where(has_room, missed, np.inf).reshape(-1, CPU_CLASSES).min(axis=1, keepdims=True)
+    least[least == np.inf] = 0.0
+    untouched: Floats = np.maximum(missed.reshape(-1, CPU_CLASSES), least).ravel()
+    return untouched
