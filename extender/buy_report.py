@@ -6,7 +6,7 @@ Pure functions of a dump; the solver is imported here, so importing this module 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypedDict
 
@@ -17,7 +17,7 @@ from extender.errors import InputError
 from extender.packing.disruption import PodDisruption
 from extender.packing.expansion import better, fewest_nodes
 from extender.packing.fit import filter_nodes
-from extender.packing.gangs import waiting_text
+from extender.packing.gangs import Quorum, waiting_text
 from extender.packing.node_shapes import NodeShape, node_shapes
 from extender.packing.plan import Status
 from extender.packing.problem import PackingProblem
@@ -111,11 +111,20 @@ def buy_report(dump: ClusterDump, *, like: Sequence[str] = (), offered: Sequence
     joint = Snapshot.of([*dump.nodes, *(shape.node for shape in shapes)], dump.pods)
     problem = PackingProblem.of(joint, waiting)
     stock, uids = _stock(problem, joint, shapes)
+    homeless = _homeless(stock, uids)
+    broken = _broken(problem, waiting, homeless)
+    if broken:
+        rest = [pod for pod in waiting if str(pod.group) not in broken]
+        stock, uids = _stock(PackingProblem.of(joint, rest), joint, shapes)
     mixed = fewest_nodes(stock)
     alone = [_alone(stock, at) for at in range(len(shapes))] if len(shapes) > 1 else [mixed] * len(shapes)
     found = _best(stock, mixed, alone)
     offer = _Offer(snapshot, Snapshot.of([shape.node for shape in shapes]), [s for s in known if s not in shapes])
-    unplaced = [*_unplaced(offer, waiting, uids, found), *_incomplete(problem, waiting)]
+    unplaced = [
+        *_unplaced(offer, waiting, uids, found),
+        *_of_broken(offer, waiting, homeless, broken),
+        *_incomplete(problem, waiting),
+    ]
     return {
         "possible": not unplaced,
         "nodes": sum(found.nodes),
@@ -255,6 +264,31 @@ class _Offer:
 
 def _takes(shape: NodeShape, pod: PodInfo) -> bool:
     return bool(filter_nodes(Snapshot.of([shape.node]), pod).fits.any())
+
+
+def _homeless(stock: Stock, uids: Sequence[Sequence[str]]) -> set[str]:
+    """Return the uids of the pods that neither a new node of any type nor one that is there has room for."""
+    found = set[str]()
+    for at, (demand, alike) in enumerate(zip(stock.demands, uids, strict=True)):
+        somewhere = any(shape.holds(at, demand.requests) for shape in stock.shapes)
+        if not somewhere and not any(r.accepts[at] and places(r.free, demand.requests) for r in stock.rooms):
+            found.update(alike)
+    return found
+
+
+def _broken(problem: PackingProblem, waiting: Iterable[PodInfo], homeless: Collection[str]) -> dict[str, Quorum]:
+    """Return the groups that never start, whatever is bought, since too many of their pods are homeless."""
+    lost = Counter(str(pod.group) for pod in waiting if pod.group is not None and pod.uid in homeless)
+    return {gang.group: gang for gang in problem.gangs if gang.pods - lost[gang.group] < gang.needed}
+
+
+def _of_broken(
+    offer: _Offer, waiting: Iterable[PodInfo], homeless: Collection[str], broken: Mapping[str, Quorum]
+) -> Iterator[UnplacedRow]:
+    for pod in waiting:
+        if (quorum := broken.get(str(pod.group))) is not None:
+            alone = pod.uid in homeless
+            yield {"pod": pod.key, "reason": offer.why_not(pod) if alone else f"{quorum}, and others find no place"}
 
 
 def _incomplete(problem: PackingProblem, waiting: Iterable[PodInfo]) -> Iterator[UnplacedRow]:

@@ -241,11 +241,12 @@ def simulate_command(  # noqa: PLR0913, PLR0917 - one argument per option
     dump = read_cluster(clusters, config)
     given = read_given(arrivals, config, dump)
     # Pending pods hold nominations only when they take part.
-    present, twice = superseded((pod for pod in dump.pods if queue or pod.holds), given.pods)
+    arriving = whatif.arriving(given.pods)
+    present, twice = superseded((pod for pod in dump.pods if queue or pod.holds), arriving)
     waiting = present if queue else []
     for line in whatif.left_out(waiting, schedulers, given.pods):
         note(line)
-    pods = [*whatif.queued(waiting, schedulers), *whatif.arriving(given.pods)]
+    pods = [*whatif.queued(waiting, schedulers), *arriving]
     note_with_nodes(given.pods, given, "placed")
     chosen = None if profile else simulate.PolicyExtender(make_policy(config))
     setup = simulate.SchedulerConfig(profile or intree.STOCK, weight, percentage, seed)

@@ -54,7 +54,8 @@ def fewest_nodes(stock: Stock, limit: float = LIMIT) -> Expansion:
     if exact is not None and exact.status is Status.OPTIMAL:
         return exact
     found = _bounded(stock, limit)
-    if found.status is not Status.OPTIMAL and _FEW < pairs <= _MANY:
+    # The plan counts the GPUs that are left out, the exact model also the pods.
+    if (found.status is not Status.OPTIMAL or any(found.unplaced)) and _FEW < pairs <= _MANY:
         exact = _exact(stock, limit)
     return found if exact is None else better(stock, found, exact)
 

@@ -78,6 +78,13 @@ def test_arrivals_behind_gates_and_on_their_way_out_do_not_arrive(written):
     ]
 
 
+def test_a_pod_that_does_not_arrive_takes_the_place_of_none(written):
+    cluster = written("cluster.json", a_node("n"), a_pod("r", 8, "n"))
+    arrivals = written("arrivals.json", gated(a_pod("r", 8)), a_pod("p"))
+    rows, warnings, _ = placed("--cluster", cluster, "--arrivals", arrivals)
+    assert (rows, warnings) == ([("ml/p", None)], [])
+
+
 def test_arrivals_that_have_a_node_are_replayed_and_said(written):
     runs = a_pod("r", 4, "elsewhere", deletionTimestamp="2026-01-01T00:00:00Z")
     cluster = written("cluster.json", a_node("n"))

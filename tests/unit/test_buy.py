@@ -163,8 +163,17 @@ def test_members_without_gpus_make_a_group_complete_and_need_room_too():
     full = [pod(f"p{name}").gpus(8).on(name).build() for name in "ab"]
     report = buy_report(dump(nodes, [*full, launcher.build(), *workers]))
     assert (report["possible"], report["nodes"], report["status"]) == (True, 2, "OPTIMAL")
-    report = buy_report(dump(nodes, [*free, launcher.cpu(97).build(), *workers]))
-    assert [row["pod"] for row in report["unplaced"]] == ["ml/launch"]
+    # Nothing is bought for a group that cannot start whatever is bought.
+    report = buy_report(dump(nodes, [*full, launcher.cpu(97).build(), *workers, pod("alone").gpus(8).build()]))
+    assert (report["possible"], report["nodes"]) == (False, 1)
+    reasons = {row["pod"]: row["reason"] for row in report["unplaced"]}
+    assert reasons.pop("ml/launch").startswith("no node type takes it: 1 x Insufficient cpu")
+    words = "group ml/g starts as a whole or not at all, and others find no place"
+    assert reasons == {f"ml/w{i}": words for i in range(3)}
+    # Unless it starts without the one that finds no place.
+    some = [pod(f"w{i}").gpus(4).group("g", 3).build() for i in range(3)]
+    report = buy_report(dump(nodes, [*full, pod("launch").cpu(97).group("g", 3).build(), *some]))
+    assert ([row["pod"] for row in report["unplaced"]], report["nodes"]) == (["ml/launch"], 2)
     # A pod without GPUs that starts by itself is none of this.
     assert buy_report(dump(nodes, [*full, pod("web").cpu(97).build()]))["possible"]
 
