@@ -21,8 +21,9 @@ from extender.packing.gangs import Quorum, waiting_text
 from extender.packing.node_shapes import NodeShape, node_shapes
 from extender.packing.plan import Status
 from extender.packing.problem import PackingProblem
+from extender.packing.reduction import hopeless_gangs
 from extender.packing.snapshot import Snapshot
-from extender.packing.stock import Amounts, Demand, Expansion, Room, Shape, Stock, places
+from extender.packing.stock import Amounts, Demand, Expansion, Room, Shape, Stock
 from extender.packing.types import NodeInfo, Phase, PodInfo
 from extender.remarks import concerning
 from extender.spelling import nearest
@@ -112,7 +113,9 @@ def buy_report(dump: ClusterDump, *, like: Sequence[str] = (), offered: Sequence
     problem = PackingProblem.of(joint, waiting)
     stock, uids = _stock(problem, joint, shapes)
     homeless = _homeless(stock, uids)
-    broken = _broken(problem, waiting, homeless)
+    # Groups that never start, whatever is bought.
+    reach = [group.uids[0] not in homeless for group in problem.classes]
+    broken = {(quorum := problem.gangs[gang]).group: quorum for gang in hopeless_gangs(problem, reach)}
     if broken:
         rest = [pod for pod in waiting if str(pod.group) not in broken]
         stock, uids = _stock(PackingProblem.of(joint, rest), joint, shapes)
@@ -173,16 +176,11 @@ def _stock(problem: PackingProblem, joint: Snapshot, shapes: Sequence[NodeShape]
         return tuple(problem.free[:, row].tolist())
 
     offers = [Shape(free(row), accepts(row), shape.gpus) for row, shape in new.items()]
-    rooms = [
-        Room(free(row), accepts(row))
-        for row, node in enumerate(joint.table.nodes)
-        if row not in new and node.ready and _takes_some(demands, free(row), accepts(row))
-    ]
+    there = (
+        Room(free(row), accepts(row)) for row, node in enumerate(joint.table.nodes) if row not in new and node.ready
+    )
+    rooms = [room for room in there if any(room.holds(at, demand.requests) for at, demand in enumerate(demands))]
     return Stock(demands, offers, rooms), uids
-
-
-def _takes_some(demands: Sequence[Demand], free: Amounts, accepts: Sequence[bool]) -> bool:
-    return any(ok and places(free, demand.requests) for ok, demand in zip(accepts, demands, strict=True))
 
 
 def _demands(problem: PackingProblem) -> tuple[list[Demand], list[int], list[list[str]]]:
@@ -268,18 +266,13 @@ def _takes(shape: NodeShape, pod: PodInfo) -> bool:
 
 def _homeless(stock: Stock, uids: Sequence[Sequence[str]]) -> set[str]:
     """Return the uids of the pods that neither a new node of any type nor one that is there has room for."""
-    found = set[str]()
-    for at, (demand, alike) in enumerate(zip(stock.demands, uids, strict=True)):
-        somewhere = any(shape.holds(at, demand.requests) for shape in stock.shapes)
-        if not somewhere and not any(r.accepts[at] and places(r.free, demand.requests) for r in stock.rooms):
-            found.update(alike)
-    return found
-
-
-def _broken(problem: PackingProblem, waiting: Iterable[PodInfo], homeless: Collection[str]) -> dict[str, Quorum]:
-    """Return the groups that never start, whatever is bought, since too many of their pods are homeless."""
-    lost = Counter(str(pod.group) for pod in waiting if pod.group is not None and pod.uid in homeless)
-    return {gang.group: gang for gang in problem.gangs if gang.pods - lost[gang.group] < gang.needed}
+    rooms = (*stock.shapes, *stock.rooms)
+    return {
+        uid
+        for at, (demand, alike) in enumerate(zip(stock.demands, uids, strict=True))
+        if not any(room.holds(at, demand.requests) for room in rooms)
+        for uid in alike
+    }
 
 
 def _of_broken(

@@ -10,7 +10,7 @@ from ortools.sat.python import cp_model
 
 from extender.packing.cpsat import Outcome, minimize
 from extender.packing.plan import Status
-from extender.packing.stock import Amounts, Expansion, Pattern, Stock, places
+from extender.packing.stock import Amounts, Expansion, Pattern, Stock
 
 _LARGE: Final = 16
 """So few pods on a node are worth a constraint."""
@@ -80,7 +80,7 @@ def _in_rooms(model: cp_model.CpModel, stock: Stock) -> Iterator[tuple[int, cp_m
     for room in stock.rooms:
         load: list[list[Any]] = [[] for _ in room.free]
         for d, demand in enumerate(stock.demands):
-            most = min(demand.count, places(room.free, demand.requests)) if room.accepts[d] else 0
+            most = min(demand.count, room.holds(d, demand.requests))
             if not most:
                 continue
             placed = model.new_int_var(0, most, "")

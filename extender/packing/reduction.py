@@ -7,7 +7,7 @@ GPUs do: the others bind nowhere. Pods without GPUs are in no model but ``nodewi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -16,6 +16,15 @@ import numpy as np
 
 from extender.packing.problem import Goal, Level, PackingProblem
 from extender.packing.table import BoolVector, Codes, IntVector
+
+
+def hopeless_gangs(problem: PackingProblem, reach: Sequence[bool]) -> set[int]:
+    """Return the places of the gangs that cannot start, told for each class whether its pods fit anywhere at all."""
+    lacking = [gang.needed for gang in problem.gangs]
+    for group, somewhere in zip(problem.classes, reach, strict=True):
+        if group.gang >= 0 and somewhere:
+            lacking[group.gang] -= len(group)
+    return {gang for gang, pods in enumerate(lacking) if pods > 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +73,7 @@ class Reduction:
         for at, group in enumerate(problem.classes):
             alone[at] = problem.alone(group)
         reach = [bool(fits.any()) for fits in alone]
-        lacking = [gang.needed for gang in problem.gangs]
-        for at, group in enumerate(problem.classes):
-            if group.gang >= 0 and reach[at]:
-                lacking[group.gang] -= len(group)
-        hopeless = {gang for gang, pods in enumerate(lacking) if pods > 0}
+        hopeless = hopeless_gangs(problem, reach)
         kept = (at for at, group in enumerate(problem.classes) if reach[at] and group.gang not in hopeless)
         return cls(problem, alone, tuple(kept))
 

@@ -40,32 +40,33 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """Equal nodes, empty.
+class Room:
+    """What is free on a node that is there already.
 
     Attributes:
-        free: what one offers.
+        free: what it offers.
         accepts: per demand, whether its pods may run there, amounts aside.
-        gpus: of one node; of equally many nodes those with fewer GPUs are taken.
-        limit: how many there are, None for any number.
     """
 
     free: Amounts
     accepts: tuple[bool, ...]
-    gpus: int
-    limit: int | None = None
 
     def holds(self, demand: int, requests: Amounts) -> int:
-        """Return how many pods of a demand fit on one node."""
+        """Return how many pods of a demand fit there."""
         return places(self.free, requests) if self.accepts[demand] else 0
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """What is free on a node that is there already."""
+class Shape(Room):
+    """Equal nodes, each the room that it offers when empty.
 
-    free: Amounts
-    accepts: tuple[bool, ...]
+    Attributes:
+        gpus: of one node; of equally many nodes those with fewer GPUs are taken.
+        limit: how many there are, None for any number.
+    """
+
+    gpus: int
+    limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

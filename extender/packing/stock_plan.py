@@ -16,7 +16,7 @@ from extender.packing.first_fit import first_fits
 from extender.packing.planner import Limits, plan
 from extender.packing.problem import Goal, PackingProblem, QueueClass
 from extender.packing.resources import plus
-from extender.packing.stock import Amounts, Room, Shape, Stock
+from extender.packing.stock import Amounts, Room, Stock
 from extender.packing.table import frozen
 
 
@@ -48,7 +48,7 @@ def opening(stock: Stock, offered: Sequence[int], limit: float) -> Opening:
         limit: deterministic seconds.
     """
     shapes = [s for s, count in enumerate(offered) for _ in range(count)]
-    rows: list[Room | Shape] = [*stock.rooms, *(stock.shapes[s] for s in shapes)]
+    rows: list[Room] = [*stock.rooms, *(stock.shapes[s] for s in shapes)]
     if not rows:
         return Opening((0,) * len(offered), tuple(d.count for d in stock.demands), 0, least=True, gpus_bound=0)
     problem = _problem(stock, rows)
@@ -83,7 +83,7 @@ def enough(stock: Stock, known: Iterable[tuple[Amounts, Amounts]]) -> Amounts:
     return tuple(min(most, some) for some in useful)
 
 
-def _problem(stock: Stock, rows: Sequence[Room | Shape]) -> PackingProblem:
+def _problem(stock: Stock, rows: Sequence[Room]) -> PackingProblem:
     """Return the packing problem; nodes are named by their place in ``rows``."""
     classes = tuple(
         QueueClass(tuple(f"{d}/{i}" for i in range(demand.count)), 0, demand.gpus, demand.gpu_at, whole=True,
